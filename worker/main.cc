@@ -434,7 +434,8 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
        .make = make,
        .limits = LimitsOf(flags),
        .programs = flags.compile_programs,
-       .assembler = CompilesForTarget(flags) ? AssemblerOf(flags.plugin) : std::string()});
+       .assemblers = CompilesForTarget(flags) ? AssemblersOf(flags.plugin)
+                                              : std::vector<std::string>()});
 }
 
 // Returns the error in --gpus or --gpu-fraction; empty: there is none.

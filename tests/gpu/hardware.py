@@ -98,10 +98,11 @@ def cluster(step, islands=1, flags=(), environment=None):
     """Islands of one device, which share the GPU."""
     shared = ["--gpus=" + ",".join(["0"] * islands), f"--gpu-fraction={0.8 / islands:.2f}"]
     with tempfile.TemporaryDirectory() as folder:
-        environment = {"TMPDIR": folder, MARK: os.environ.get(MARK, ""), **step.passed, **(environment or {})}
+        environment = {"TMPDIR": folder, "XDG_STATE_HOME": tempfile.gettempdir(), MARK: os.environ.get(MARK, ""), **step.passed, **(environment or {})}
         with Cluster(islands, 1, ["--plugin-kind=cuda", f"--plugin={step.plugin}", *shared, *flags],
                      environment) as one:
             yield one
+            print(one.logs(), file=sys.stderr)
 
 
 def client(environment, *arguments, timeout=120, script=CLIENT):
@@ -173,6 +174,12 @@ def smoke(step):
     found("cases of several devices", "not run", "one device")
 
 
+def built(program, *arguments):
+    """The command of a program that is built for tests; it takes the libraries that a wheel brings."""
+    libraries = BIN.parent / "lib/fairway"
+    return ["env", *([f"LD_LIBRARY_PATH={libraries}"] if libraries.is_dir() else []), str(program), *arguments]
+
+
 def conformance(step):
     if step.driver.gpus < 4:
         found("the suite", "not run", f"it takes 4 GPUs, there are {step.driver.gpus}")
@@ -180,11 +187,9 @@ def conformance(step):
     if not CONFORMANCE.exists():
         found("the suite", "not run", f"{CONFORMANCE} is not built")
         return
-    libraries = BIN.parent / "lib/fairway"
     done = subprocess.run(
-        [str(CONFORMANCE), "--gtest_filter=*/cuda"], text=True, capture_output=True, timeout=55,
-        env={**os.environ, "FAIRWAY_GPU_PLUGIN": str(step.plugin),
-             **({"LD_LIBRARY_PATH": str(libraries)} if libraries.is_dir() else {})})
+        built(CONFORMANCE, "--gtest_filter=*/cuda"), text=True, capture_output=True, timeout=55,
+        env={**os.environ, "FAIRWAY_GPU_PLUGIN": str(step.plugin)})
     for outcome, name in re.findall(r"\[ +(OK|FAILED|SKIPPED) \] \S+?\.(\w+)/cuda \(", done.stdout):
         require(name, outcome != "FAILED", outcome)
     require("the suite ended well", done.returncode == 0, done.stdout if done.returncode else "")
@@ -331,7 +336,7 @@ def compare(what, ours, theirs, cases, rounds):
 
 def bench(step):
     rounds = 2 if step.quick else 15
-    alone = clean_environment(JAX_PLATFORMS="cuda,cpu", XLA_PYTHON_CLIENT_MEM_FRACTION="0.3")
+    alone = clean_environment(JAX_PLATFORMS="cuda,cpu", XLA_PYTHON_CLIENT_MEM_FRACTION="0.15")
     has_jax = client(alone, "has_gpu", timeout=60).returncode == 0
     with cluster(step) as one, Rounds(one.jax_environment(), step.quick) as ours:
         if has_jax:
@@ -354,13 +359,13 @@ def bench(step):
 
 
 def null_front_door(step, compiler, ours, rounds):
-    server = subprocess.Popen([str(NULL), "--devices=1", f"--plugin={compiler}"], text=True,
-                              stdout=subprocess.PIPE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(built(NULL, "--devices=1", f"--plugin={compiler}"), text=True,
+                              stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     try:
         port = int(server.stdout.readline())
         environment = clean_environment(JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=f"127.0.0.1:{port}")
         with Rounds(environment, step.quick) as null:
-            got = compare("null front door", ours, null, ["async", "fetch"], rounds)
+            got = compare("null front door", ours, null, ["async", "fetch", "smallest"], rounds)
         rate = got["async"][1] / got["async"][0]
         found("asynchronous step, rate", round(rate, 3), "of null's", ">= 0.7", rate >= 0.7)
         added = 1e3 * (got["fetch"][0] - got["fetch"][1])
@@ -370,10 +375,18 @@ def null_front_door(step, compiler, ours, rounds):
         server.wait()
 
 
-def rate_of(environment, clients, quick, meanwhile=lambda until: None):
-    """The rate of programs of 0.33 ms, of all clients together, which launch without waiting. Calls
+def program_of_a_third_of_a_millisecond(step, one):
+    """Returns the size of such a program, and the GPU's seconds for it. --quick: of a small one."""
+    done = client(one.jax_environment(), "on_the_device", *(["20", "64"] if step.quick else ["500"]), timeout=35)
+    size, seconds = done.stdout.split()
+    found(f"a program of size {size} takes the GPU", round(1e3 * float(seconds), 4), "ms")
+    return int(size), float(seconds)
+
+
+def rate_of(environment, clients, quick, size, meanwhile=lambda until: None):
+    """The rate of programs of this size, of all clients together, which launch without waiting. Calls
     `meanwhile`, once they have begun, with the time at which they end."""
-    seconds, size, start = (0.5, 64, 5) if quick else (5, 1536, 15)
+    seconds, start = (0.5, 5) if quick else (5, 15)
     begin = time.time() + start
     running = [subprocess.Popen([sys.executable, str(CLIENT), "rate", str(seconds), str(size), str(begin)],
                                 env=environment, text=True, stdout=subprocess.PIPE) for _ in range(clients)]
@@ -383,11 +396,12 @@ def rate_of(environment, clients, quick, meanwhile=lambda until: None):
 
 
 def many_clients(step, one, alone):
-    base = rate_of(alone, 1, step.quick) if alone else None
+    size, _ = program_of_a_third_of_a_millisecond(step, one)
+    base = rate_of(alone, 1, step.quick, size) if alone else None
     if base:
         found("programs of 0.33 ms: JAX in one process", round(base), "/s")
     for clients in (1, 2) if step.quick else (1, 4, 8, 16):
-        now = rate_of(one.jax_environment(), clients, step.quick)
+        now = rate_of(one.jax_environment(), clients, step.quick, size)
         part = now / base if base else None
         found(f"programs of 0.33 ms: {clients} clients", round(now), "/s", "" if part is None else "aggregate >= 1",
               None if part is None else part >= 1)
@@ -420,13 +434,10 @@ def busy(step):
     """The share of time in which the GPU computes: its time for a program, measured by a loop of them
     within one program, times the number that are run per second."""
     with cluster(step) as one:
-        size, count = ("64", "20") if step.quick else ("1536", "500")
-        done = client(one.jax_environment(), "on_the_device", size, count, timeout=35)
-        seconds = float(done.stdout)
-        found("a program takes the GPU", round(1e3 * seconds, 4), "ms")
+        size, seconds = program_of_a_third_of_a_millisecond(step, one)
         for clients in (1, 2) if step.quick else (1, 4):
             told = Utilization()
-            part = seconds * rate_of(one.jax_environment(), clients, step.quick, told.read)
+            part = seconds * rate_of(one.jax_environment(), clients, step.quick, size, told.read)
             found(f"the GPU is busy, {clients} clients that do not wait", round(100 * part, 1), "% of the time", ">= 95",
                   part >= 0.95)
             found(f"the same as NVML says, {clients} clients",
@@ -448,13 +459,22 @@ def end_what_it_left(mark):
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
+def logs_in(folder):
+    """The ends of the logs of a cluster whose step was ended."""
+    text = ""
+    for path in sorted(pathlib.Path(folder).glob("**/*.log")):
+        text += f"\n== {path.name}\n{path.read_text(errors='replace')[-4000:]}"
+    return text
+
+
 def run_step(name, limit, arguments):
     """{name, outcome, seconds, limit, rows, error}"""
     mark, began = secrets.token_hex(8), time.monotonic()
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with (tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err,
+          tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder):
         process = subprocess.Popen(
             [sys.executable, __file__, "--one", name, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            env={**os.environ, MARK: mark})
+            env={**os.environ, MARK: mark, "TMPDIR": folder})
         try:
             outcome = "ended" if process.wait(limit) == 0 else "failed"
         except subprocess.TimeoutExpired:
@@ -463,6 +483,7 @@ def run_step(name, limit, arguments):
             process.wait()
         end_what_it_left(mark)
         out.seek(0), err.seek(0)
+        said = err.read()
         rows = []
         for line in out:
             with contextlib.suppress(ValueError):
@@ -470,7 +491,7 @@ def run_step(name, limit, arguments):
         if outcome == "ended" and any(row["bar"] == "holds" and not row["ok"] for row in rows):
             outcome = "failed"
         return {"step": name, "outcome": outcome, "seconds": round(time.monotonic() - began, 1), "limit": limit,
-                "rows": rows, "error": "" if outcome == "ended" else err.read()[-4000:]}
+                "rows": rows, "error": "" if outcome == "ended" else f"{said}{logs_in(folder)}"[-20000:]}
 
 
 def table(results):

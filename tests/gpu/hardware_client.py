@@ -189,8 +189,8 @@ def bench(quick):
         print(cases.measure(case), flush=True)
 
 
-def on_the_device(size, count):
-    """The device's seconds for a program of `rate`, from a loop of them within one program."""
+def seconds_on_the_device(size, count):
+    """For a program of `rate`, from a loop of them within one program."""
     step = lambda _, x: jnp.tanh(x @ x)  # noqa: E731
     loop = jax.jit(lambda x: jax.lax.fori_loop(0, count, step, x))
     x = jax.device_put(np.zeros((size, size), np.float32), jax.devices()[0])
@@ -200,22 +200,33 @@ def on_the_device(size, count):
         began = time.perf_counter()
         jax.block_until_ready(loop(x))
         times.append((time.perf_counter() - began) / count)
-    print(sorted(times)[2])
+    return sorted(times)[2]
+
+
+def on_the_device(count, size=0):
+    """Prints a program's size and the device's seconds for it; without a size, of one of some 0.33 ms."""
+    if not size:
+        size = 2048
+        size = 128 * round(size * (0.33e-3 / seconds_on_the_device(size, count)) ** (1 / 3) / 128)
+    print(size, seconds_on_the_device(size, count))
 
 
 def rate(seconds, size, start):
-    """Programs per second, from `start` on; with size 1536 one takes an H200 some 0.33 ms."""
+    """Programs per second, from `start` on. The client waits for the programs before its last 20, so that the
+    device always has some."""
     step = jax.jit(lambda x: jnp.tanh(x @ x))
     x = jax.device_put(np.zeros((size, size), np.float32), jax.devices()[0])
     jax.block_until_ready(step(x))
     while time.time() < start:  # all clients begin together
         time.sleep(0.01)
-    done, began = 0, time.perf_counter()
+    before, done, began = x, 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         for _ in range(20):
             x = step(x)
-        jax.block_until_ready(x)
+        jax.block_until_ready(before)
+        before = x
         done += 20
+    jax.block_until_ready(x)
     print(done / (time.perf_counter() - began))
 
 

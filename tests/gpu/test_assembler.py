@@ -59,6 +59,20 @@ def test_it_compiles_by_the_assembler(without_nvjitlink):
         assert re.search(r"^Seccomp:\s+2$", status, re.M)
 
 
+def test_it_compiles_by_an_assembler_on_the_path(without_nvjitlink, tmp_path):
+    """As where CUDA's toolkit is installed and the packages bring no assembler."""
+    assembler = next(without_nvjitlink.parents[2].rglob("ptxas"))
+    elsewhere = tmp_path / "ptxas"
+    assembler.rename(elsewhere)
+    try:
+        environment = {**os.environ, "PATH": f"{os.environ['PATH']}:{tmp_path}"}
+        with CompileProcess(without_nvjitlink, TARGET, environment=environment) as process:
+            assert process.ready.status_message == b""
+            assert b"\x7fELF" in process.compile(programs.elementwise()).code.native
+    finally:
+        elsewhere.rename(assembler)
+
+
 def test_another_file_is_not_executed(without_nvjitlink):
     """The assembler is replaced after the process has determined which file it may execute."""
     assembler = next(without_nvjitlink.parents[2].rglob("ptxas"))

@@ -89,6 +89,15 @@ def test_no_option_brings_untuned_products_back(compiler):
     assert not untuned_products(compiler.compile(program, xla_gpu_enable_triton_gemm=True).text)
 
 
+def test_a_convolution_has_an_algorithm(compiler):
+    """XLA's default leaves it to a tuning at run time, which plugins no longer do: cuDNN refuses engine -1. Seen
+    on an H100 with plugin 0.11.2."""
+    for options in ({}, {"xla_gpu_autotune_level": 4}):
+        compiled = compiler.compile(programs.convolution(), **options)
+        assert "__cudnn$convForward" in compiled.text
+        assert b'"algorithm' not in compiled.code.native  # written only if it is not the first one
+
+
 def test_it_makes_no_client_and_executes_nothing(compiler):
     compiler.compile(programs.elementwise())
     process = pathlib.Path("/proc", str(compiler.process.pid))

@@ -224,7 +224,7 @@ int Unruly(int programs, bool sealed) {
 // A compile process that may execute the assembler `file`; `alone`: no other program.
 int WithAssembler(const char* file, bool alone) {
   const bool left_network = fairway::LeaveNetwork();
-  if (alone && !fairway::ExecuteOnly(file)) return 1;
+  if (alone && !fairway::ExecuteOnly({file})) return 1;
   fairway::UnrulyCompiler compiler;
   const fairway::Seal seal(kLimits, left_network,
                            alone ? fairway::Execution::kAssembler : fairway::Execution::kAny);

@@ -103,10 +103,28 @@ class PjrtCompiler final : public Compiler {
       v1::PjrtCode& code) const {
     FAIRWAY_ASSIGN_OR_RETURN(const std::string served,
                              RewriteForPlugin(program, options, target_->is_cpu(), replicated));
-    FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *target_));
-    auto compiled = target_->CompileOnly(served, "mlir", encoded);
-    if (!compiled.ok()) return Refused(program, compiled.status());
-    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, metadata, code));
+    const auto compile = [&](const v1::CompileOptions& with)
+        -> absl::StatusOr<std::unique_ptr<pjrt::Compiled>> {
+      FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(with, *target_));
+      auto compiled = target_->CompileOnly(served, "mlir", encoded);
+      if (!compiled.ok()) return Refused(program, compiled.status());
+      FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, metadata, code));
+      return compiled;
+    };
+    auto compiled = compile(options);
+    if (!compiled.ok()) return compiled.status();
+    if (metadata.program_text().find("\"__cudnn$conv") != std::string::npos) {
+      // XLA leaves a convolution's algorithm to a tuning that needs a device, and cuDNN refuses the
+      // code. Without tuning it is cuDNN's first algorithm: right, and slow. The products of such a
+      // program are slower too, so others keep their tuning.
+      v1::CompileOptions untuned = options;
+      v1::CompilerOption& level = *untuned.add_compiler_options();
+      level.set_name("xla_gpu_autotune_level");
+      level.set_integer(0);
+      metadata.Clear();
+      compiled = compile(untuned);
+      if (!compiled.ok()) return compiled.status();
+    }
     FAIRWAY_RETURN_IF_ERROR(CheckFits(metadata));
     return compiled;
   }

@@ -9,7 +9,7 @@ namespace fairway {
 int RunCompilerProcess(const CompilerProcess& config) {
   const bool left_network = LeaveNetwork();
   // Threads that the compiler starts inherit this restriction; a later call would not reach them.
-  const bool confined = !config.assembler.empty() && ExecuteOnly(config.assembler);
+  const bool confined = !config.assemblers.empty() && ExecuteOnly(config.assemblers);
   v1::CompileRequest first;
   if (config.told) {
     const auto frame = ReadFrame(config.fd);
@@ -21,7 +21,7 @@ int RunCompilerProcess(const CompilerProcess& config) {
     spdlog::error("{}", Describe(status));
     return ServeCompiler(config.fd, status, config.programs, nullptr);
   }
-  const bool executes = !config.assembler.empty() && !HasNvJitLink();
+  const bool executes = !config.assemblers.empty() && !HasNvJitLink();
   const Execution execution = !executes  ? Execution::kNone
                               : confined ? Execution::kAssembler
                                          : Execution::kAny;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fairway/v1/compiler.pb.h"
 #include "worker/compiler/compile_server.h"
@@ -22,8 +23,8 @@ struct CompilerProcess {
   CompilerMaker make;
   CompileLimits limits;
   int programs = 1;  // programs that it compiles, at most
-  // The program that compiling may execute, if any: AssemblerOf the plugin. Empty: none.
-  std::string assembler = {};
+  // The programs that compiling may execute, if any: AssemblersOf the plugin. Empty: none.
+  std::vector<std::string> assemblers = {};
 };
 
 // The main function of a compile process: makes its compiler, confines itself and serves the link.

@@ -16,10 +16,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <new>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -187,19 +189,28 @@ bool LeaveNetwork() {
   return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
 }
 
-std::string AssemblerOf(const std::string& plugin) {
+std::vector<std::string> AssemblersOf(const std::string& plugin) {
   namespace fs = std::filesystem;
   std::error_code none;
-  const fs::path packages =
-      fs::weakly_canonical(plugin, none).parent_path().parent_path().parent_path() / "nvidia";
-  for (const fs::directory_entry& toolkit : fs::directory_iterator(packages, none)) {
-    const fs::path file = toolkit.path() / "bin" / "ptxas";
-    if (fs::is_regular_file(file, none)) return file;
+  const fs::path folder = fs::weakly_canonical(plugin, none).parent_path();
+  std::vector<fs::path> places = {"/usr/local/cuda/bin", "/opt/cuda/bin", folder / "cuda/bin",
+                                  folder / "../../../../bin", folder / "../../../../../bin"};
+  for (const char* packages : {"../nvidia", "../../nvidia"}) {
+    for (const fs::directory_entry& toolkit : fs::directory_iterator(folder / packages, none)) {
+      places.push_back(toolkit.path() / "bin");
+    }
   }
-  return {};
+  const char* path = std::getenv("PATH");
+  std::istringstream named(path == nullptr ? "" : path);
+  for (std::string place; std::getline(named, place, ':');) places.emplace_back(place);
+  std::vector<std::string> found;
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place / "ptxas", none)) found.push_back(place / "ptxas");
+  }
+  return found;
 }
 
-bool ExecuteOnly(const std::string& program) {
+bool ExecuteOnly(const std::vector<std::string>& programs) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
   landlock_ruleset_attr attributes{};
   attributes.handled_access_fs = LANDLOCK_ACCESS_FS_EXECUTE;
@@ -216,8 +227,8 @@ bool ExecuteOnly(const std::string& program) {
     close(rule.parent_fd);
     return added;
   };
-  const bool done =
-      permit(program) && permit(kLoader) && syscall(__NR_landlock_restrict_self, rules, 0) == 0;
+  const bool done = std::all_of(programs.begin(), programs.end(), permit) && permit(kLoader) &&
+                    syscall(__NR_landlock_restrict_self, rules, 0) == 0;
   close(rules);
   return done;
 }

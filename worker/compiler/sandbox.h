@@ -30,14 +30,16 @@ constexpr int kExitOutOfMemory = 41;
 // when memory runs out. Returns whether the network is out of reach.
 bool LeaveNetwork();
 
-// Returns the assembler that a CUDA plugin executes if it has no nvJitLink: `ptxas` of the packages
-// beside `plugin`. Empty: there is none.
-std::string AssemblerOf(const std::string& plugin);
+// Returns the assemblers that a CUDA plugin may execute if it has no nvJitLink: each `ptxas` in the
+// folders where XLA looks for one (FindCudaExecutable in xla/stream_executor/cuda). These are those
+// of PATH, of CUDA's toolkit in /usr/local and /opt, and of the packages beside `plugin`. Empty:
+// there is none.
+std::vector<std::string> AssemblersOf(const std::string& plugin);
 
-// Call it as early as LeaveNetwork. From then on the process and its children execute no file but
-// `program` (and the dynamic loader, which the kernel executes for it). Returns whether the system
-// supports that (Landlock).
-bool ExecuteOnly(const std::string& program);
+// Call it as early as LeaveNetwork. From then on the process and its children execute no files but
+// `programs` (and the dynamic loader, which the kernel executes for them). Returns whether the
+// system supports that (Landlock).
+bool ExecuteOnly(const std::vector<std::string>& programs);
 
 // Returns whether the process has opened nvJitLink, which compiles within the process in place of
 // the assembler.
