@@ -429,13 +429,12 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
     if (flags.runtime == "host" || flags.runtime == "sim") return MakeNativeCompiler(flags.runtime);
     return MakeWarmPjrtCompiler(pjrt, target);
   };
-  return RunCompilerProcess(
-      {.told = CompilesForTarget(flags),
-       .make = make,
-       .limits = LimitsOf(flags),
-       .programs = flags.compile_programs,
-       .assemblers = CompilesForTarget(flags) ? AssemblersOf(flags.plugin)
-                                              : std::vector<std::string>()});
+  return RunCompilerProcess({.told = CompilesForTarget(flags),
+                             .make = make,
+                             .limits = LimitsOf(flags),
+                             .programs = flags.compile_programs,
+                             .assemblers = CompilesForTarget(flags) ? AssemblersOf(flags.plugin)
+                                                                    : std::vector<std::string>()});
 }
 
 // Returns the error in --gpus or --gpu-fraction; empty: there is none.

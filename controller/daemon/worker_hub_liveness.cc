@@ -29,13 +29,13 @@ void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const st
   // The core adds which executor it is; this text tells how it was lost.
   const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
                                    executor.host, executor.pid, log);
+  if (stopping_) return;  // sessions are told that the controller ends, not what they lose by it
   if (asked) {
     spdlog::info("the executor of worker {} ({}) is started anew: {} (host {}, pid {})",
                  executor.spec.worker, executor.spec.island, how, executor.host, executor.pid);
   } else {
-    spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn,
-                "the executor of worker {} ({}) was lost: {}", executor.spec.worker,
-                executor.spec.island, Text(cause));
+    spdlog::warn("the executor of worker {} ({}) was lost: {}", executor.spec.worker,
+                 executor.spec.island, Text(cause));
   }
   events_->OnExecutorLost(executor.id, cause);
 }

@@ -143,6 +143,14 @@ TEST_F(LivenessTest, AllOfAHostIsLostWhenItsPulseSaysThatItIsSilent) {
   EXPECT_TRUE(supervisor_->closed);
 }
 
+TEST_F(LivenessTest, ExecutorsThatEndWithTheClusterAreNoLossesOfItsSessions) {
+  hub_.StopWorkers("the cluster is taken down");
+  executor_->link->on_closed(absl::UnavailableError("Connection reset by peer"));
+  supervisor_->link->on_closed(absl::UnavailableError("Connection reset by peer"));
+  EXPECT_THAT(hub_.Supervisors(), IsEmpty());
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
 TEST_F(LivenessTest, APulseThatEndsOtherwiseSaysNothing) {
   ConnectPulse("w0").link->on_closed(absl::OkStatus());
   ConnectPulse("w0").link->on_closed(absl::UnavailableError("Connection reset by peer"));

@@ -103,8 +103,8 @@ class PjrtCompiler final : public Compiler {
       v1::PjrtCode& code) const {
     FAIRWAY_ASSIGN_OR_RETURN(const std::string served,
                              RewriteForPlugin(program, options, target_->is_cpu(), replicated));
-    const auto compile = [&](const v1::CompileOptions& with)
-        -> absl::StatusOr<std::unique_ptr<pjrt::Compiled>> {
+    const auto compile =
+        [&](const v1::CompileOptions& with) -> absl::StatusOr<std::unique_ptr<pjrt::Compiled>> {
       FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(with, *target_));
       auto compiled = target_->CompileOnly(served, "mlir", encoded);
       if (!compiled.ok()) return Refused(program, compiled.status());
