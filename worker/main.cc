@@ -63,6 +63,7 @@ struct Flags {
   std::string target_config;
   std::string write_target_config;
   bool allow_raw_kernels = false;
+  bool tune_on_gpu = false;
   std::string data_bind = "127.0.0.1:0";
   std::string advertise_host;
   std::string log_level = "info";
@@ -144,6 +145,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
               "Kind cuda: run kernels that clients bring (PTX, Triton, Mosaic). They can read and "
               "write all memory of the GPU: only for clients who trust each other");
+  config.Flag(
+      "tune-on-gpu", &flags.tune_on_gpu,
+      "Kind cuda: compile processes create clients of their own on the worker's GPUs, and "
+      "XLA tunes convolutions, products and sorts there. Each takes at most a tenth of their "
+      "memory, beside the executor's: leave room (--gpu-fraction)");
   config.Flag("data-bind", &flags.data_bind,
               "host:port of the data port; port 0: any free one. The default is reachable from "
               "this host only");
@@ -193,6 +199,7 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
       "--gpus=" + flags.gpus,
       fmt::format("--gpu-fraction={}", flags.gpu_fraction),
       fmt::format("--allow-raw-kernels={}", flags.allow_raw_kernels),
+      fmt::format("--tune-on-gpu={}", flags.tune_on_gpu),
       "--data-bind=" + flags.data_bind,
       "--advertise-host=" + flags.advertise_host,
       "--log-level=" + flags.log_level,
@@ -330,18 +337,24 @@ std::string DriverLibrary(const Flags& flags) {
   return std::string(kName);
 }
 
-// Takes this worker's share of its GPUs and configures the plugin for them. The result holds the
-// shares while it lives.
-absl::StatusOr<GpuShares> TakeGpus(const Flags& flags, PjrtConfig& pjrt) {
+// Makes the plugin show the worker's GPUs and no others. Returns them.
+absl::StatusOr<std::vector<Gpu>> ShowGpus(const Flags& flags, PjrtConfig& pjrt) {
   std::vector<std::string> names;
   for (int i = 0; i < flags.devices && flags.gpus.empty(); ++i) names.push_back(std::to_string(i));
   if (!flags.gpus.empty()) {
     FAIRWAY_ASSIGN_OR_RETURN(names, SplitGpus(flags.gpus));
   }
-  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<Gpu> gpus, FindGpus(names, DriverLibrary(flags)));
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<Gpu> gpus, FindGpus(names, DriverLibrary(flags)));
   std::vector<int64_t> indexes;
   for (const Gpu& gpu : gpus) indexes.push_back(gpu.index);
   pjrt.create_options["visible_devices"] = indexes;
+  return gpus;
+}
+
+// Takes this worker's share of its GPUs and configures the plugin for them. The result holds the
+// shares while it lives.
+absl::StatusOr<GpuShares> TakeGpus(const Flags& flags, PjrtConfig& pjrt) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<Gpu> gpus, ShowGpus(flags, pjrt));
   const bool shared = flags.gpu_fraction > 0;
   if (shared) pjrt.create_options["memory_fraction"] = static_cast<float>(flags.gpu_fraction);
   return GpuShares::Take(std::filesystem::temp_directory_path(), gpus,
@@ -427,7 +440,9 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
   const auto make =
       [&](const v1::CompileTarget& target) -> absl::StatusOr<std::unique_ptr<Compiler>> {
     if (flags.runtime == "host" || flags.runtime == "sim") return MakeNativeCompiler(flags.runtime);
-    return MakeWarmPjrtCompiler(pjrt, target);
+    PjrtConfig shown = pjrt;
+    if (flags.tune_on_gpu) FAIRWAY_RETURN_IF_ERROR(ShowGpus(flags, shown).status());
+    return MakeWarmPjrtCompiler(shown, target);
   };
   return RunCompilerProcess({.told = CompilesForTarget(flags),
                              .make = make,
@@ -489,6 +504,11 @@ int Main(int argc, char** argv) {
   if (!flags.target_config.empty() && !CompilesForTarget(flags)) {
     return BadFlag("--target-config is for --runtime pjrt with --plugin-kind cuda only");
   }
+  if (flags.tune_on_gpu && (!CompilesForTarget(flags) || !flags.target_config.empty())) {
+    return BadFlag(
+        "--tune-on-gpu is for --runtime pjrt with --plugin-kind cuda only, and not for another "
+        "target of compiling (--target-config)");
+  }
   if (!flags.write_target_config.empty() && !CompilesForTarget(flags)) {
     return BadFlag("--write-target-config is for --runtime pjrt with --plugin-kind cuda only");
   }
@@ -518,6 +538,7 @@ int Main(int argc, char** argv) {
   pjrt.kind = flags.plugin_kind;
   pjrt.num_devices = flags.devices;
   pjrt.allow_raw_kernels = flags.allow_raw_kernels;
+  pjrt.tune_on_gpu = flags.tune_on_gpu;
   if (flags.runtime == "pjrt") {
     if (flags.plugin.empty())
       return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");

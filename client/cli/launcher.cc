@@ -155,6 +155,7 @@ absl::Status Launcher::StartWorker(Child& worker) {
       "--plugin=" + options_.plugin,
       "--plugin-kind=" + options_.plugin_kind,
       fmt::format("--allow-raw-kernels={}", options_.allow_raw_kernels),
+      fmt::format("--tune-on-gpu={}", options_.tune_on_gpu),
       fmt::format("--life-fd={}", kLifeFd)};
   for (const std::string& option : options_.plugin_options)
     spec.command.push_back("--plugin-option=" + option);

@@ -29,6 +29,7 @@ struct LauncherOptions {
   std::vector<std::string> gpus;            // of each island's worker; empty: not of kind cuda
   double gpu_fraction = 0;                  // of these GPUs' memory; 0: as the plugin decides
   bool allow_raw_kernels = false;
+  bool tune_on_gpu = false;
   std::string state_directory;  // log files go here
   std::string bind = "127.0.0.1";
   int islands = 1;

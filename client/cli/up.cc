@@ -74,6 +74,7 @@ struct UpFlags {
   std::string gpus;
   double gpu_fraction = 0;
   bool allow_raw_kernels = false;
+  bool tune_on_gpu = false;
 };
 
 std::vector<std::string> Split(const std::string& list) {
@@ -189,6 +190,7 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     options.gpu_fraction = flags.gpu_fraction;
     options.preload = flags.preload;
     options.allow_raw_kernels = flags.allow_raw_kernels;
+    options.tune_on_gpu = flags.tune_on_gpu;
     options.state_directory = fmt::format("{}/{}", StateRoot(), *port);
     options.bind = flags.bind;
     options.islands = flags.islands;
@@ -318,6 +320,9 @@ void AddFlags(Config& config, UpFlags& flags) {
   config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
               "Kind cuda: run kernels that clients bring, which can read and write whatever is on "
               "the GPU");
+  config.Flag("tune-on-gpu", &flags.tune_on_gpu,
+              "Kind cuda: tune convolutions, products and sorts on the GPU when they are compiled. "
+              "`fairway-worker --help` says what it takes");
 }
 
 }  // namespace

@@ -94,9 +94,9 @@ def plugin_of(given):
 
 
 @contextlib.contextmanager
-def cluster(step, islands=1, flags=(), environment=None):
+def cluster(step, islands=1, flags=(), environment=None, share=0.8):
     """Islands of one device, which share the GPU."""
-    shared = ["--gpus=" + ",".join(["0"] * islands), f"--gpu-fraction={0.8 / islands:.2f}"]
+    shared = ["--gpus=" + ",".join(["0"] * islands), f"--gpu-fraction={share / islands:.2f}"]
     with tempfile.TemporaryDirectory() as folder:
         environment = {"TMPDIR": folder, "XDG_STATE_HOME": tempfile.gettempdir(), MARK: os.environ.get(MARK, ""), **step.passed, **(environment or {})}
         with Cluster(islands, 1, ["--plugin-kind=cuda", f"--plugin={step.plugin}", *shared, *flags],
@@ -163,6 +163,32 @@ def probe(step):
         for line in re.findall(r"^(same|other) (.*)$", done.stdout, re.M):
             require(f"as JAX on the CPU: {line[1]}", line[0] == "same")
         require("all programs ran", done.returncode == 0, done.stderr if done.returncode else "")
+
+
+def tuned(step):
+    """Compile processes with clients of their own. Convolutions beside those of the step before, and JAX's."""
+    alone = clean_environment(JAX_PLATFORMS="cuda,cpu", XLA_PYTHON_CLIENT_MEM_FRACTION="0.15")
+    times = {}
+    with cluster(step) as plain:
+        times["as compiled without a GPU"] = convolutions(step, plain.jax_environment())
+    with cluster(step, flags=["--tune-on-gpu"], share=0.5) as one:
+        done = client(one.jax_environment(), "probe", timeout=35)
+        for line in re.findall(r"^(same|other) (.*)$", done.stdout, re.M):
+            require(f"as JAX on the CPU: {line[1]}", line[0] == "same")
+        require("all programs ran", done.returncode == 0, done.stderr if done.returncode else "")
+        times["tuned"] = convolutions(step, one.jax_environment())
+    if client(alone, "has_gpu", timeout=60).returncode == 0:
+        times["JAX in one process"] = convolutions(step, alone)
+    for name in times["tuned"]:
+        found(f"{name}: {', '.join(times)}", ", ".join(f"{1e6 * each[name]:.0f}" for each in times.values()), "us")
+
+
+def convolutions(step, environment):
+    """Seconds of each, by its name."""
+    done = client(environment, "convolutions", *(["--quick"] if step.quick else []), timeout=60)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-2000:])
+    return {name: float(seconds) for seconds, name in re.findall(r"^(\S+) (.*)$", done.stdout, re.M)}
 
 
 def smoke(step):
@@ -444,7 +470,7 @@ def busy(step):
                   median(told.readings) if told.readings else "not told", "% of the time" if told.readings else "")
 
 
-STEPS = {facts: 20, probe: 40, target: 40, smoke: 60, conformance: 60, faults: 120, trap: 120, digits: 120,
+STEPS = {facts: 20, probe: 40, target: 40, tuned: 120, smoke: 60, conformance: 60, faults: 120, trap: 120, digits: 120,
          busy: 90, bench: 240}  # seconds
 NAMES = {step.__name__: step for step in STEPS}
 

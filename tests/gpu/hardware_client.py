@@ -49,6 +49,37 @@ def loads():
     print("same" if same_as_on_the_cpu(function, arguments) else "other", flush=True)
 
 
+def convolutions(quick):
+    """Prints the seconds of each, and its name."""
+    images, count = ((1, 8, 8, 64), 2) if quick else ((32, 56, 56, 64), 50)
+    random = np.random.default_rng(0)
+    one = lambda *shape, dtype=np.float32: jax.device_put(  # noqa: E731
+        jnp.asarray(random.standard_normal(shape, np.float32), dtype), jax.devices()[0])
+
+    def apply(x, kernel, groups=1):
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                                            feature_group_count=groups)
+
+    def gradients(x, kernel):
+        return jax.grad(lambda x, k: (apply(x, k).astype(jnp.float32) ** 2).mean(), argnums=(0, 1))(x, kernel)
+
+    half = jnp.bfloat16
+    cases = {
+        "32x56x56x64 by 3x3, float32": (apply, one(*images), one(3, 3, 64, 64)),
+        "32x56x56x64 by 3x3, bfloat16": (apply, one(*images, dtype=half), one(3, 3, 64, 64, dtype=half)),
+        "its gradients, bfloat16": (gradients, one(*images, dtype=half), one(3, 3, 64, 64, dtype=half)),
+        "depthwise, float32": (lambda x, k: apply(x, k, 64), one(*images), one(3, 3, 1, 64)),
+    }
+    for name, (function, *arguments) in cases.items():
+        compiled = jax.jit(function).lower(*arguments).compile()
+        jax.block_until_ready(compiled(*arguments))
+        began = time.perf_counter()
+        for _ in range(count):
+            result = compiled(*arguments)
+        jax.block_until_ready(result)
+        print((time.perf_counter() - began) / count, name, flush=True)
+
+
 # ---- faults
 
 PTX = """.version 7.0
@@ -238,6 +269,8 @@ def main():
         probe()
     elif what == "loads":
         loads()
+    elif what == "convolutions":
+        convolutions("--quick" in arguments)
     elif what == "on_the_device":
         on_the_device(*map(int, arguments))
     elif what == "fault":

@@ -3,7 +3,7 @@
 # Shows what only a machine with a GPU can show.
 #
 #   run.sh [--plugin FILE] [--out FILE] [--quick] [STEP...]
-#       runs the steps (facts probe target smoke conformance faults trap digits busy bench; all by
+#       runs the steps (facts probe target tuned smoke conformance faults trap digits busy bench; all by
 #       default), each within its time, prints a table and writes all of it to FILE (gpu-results.json),
 #       and beside it what programs are compiled for there (gpu-results.target.txtpb). A step that
 #       fails stops no other. Ends with 0 when all went well or there is no GPU, with 1 when a step

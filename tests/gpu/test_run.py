@@ -70,13 +70,14 @@ def test_the_steps_run_and_are_told_in_a_table_and_a_file(tmp_path):
 
 def test_what_a_kernel_of_a_client_does_and_what_takes_longer(tmp_path):
     """The stand-in fails a program by its name, instead of a kernel."""
-    done, results = over_the_stand_ins(tmp_path, "target", "trap", "digits", "busy")
+    done, results = over_the_stand_ins(tmp_path, "target", "tuned", "trap", "digits", "busy")
     assert done.returncode == 0, done.stdout + done.stderr + json.dumps(results)
     assert [(step["step"], step["outcome"]) for step in results["steps"]] == [
-        (name, "ended") for name in ("target", "trap", "digits", "busy")]
+        (name, "ended") for name in ("target", "tuned", "trap", "digits", "busy")]
     rows = {row["what"]: row for step in results["steps"] for row in step["rows"]}
     assert rows["read from the machine"]["value"] == str(tmp_path / "gpu-results.target.txtpb")
     assert "device_memory_size: 1073741824" in (tmp_path / "gpu-results.target.txtpb").read_text()
+    assert len(rows["depthwise, float32: as compiled without a GPU, tuned"]["value"].split(", ")) == 2
     for what in ("a program that is compiled for the file is loaded and runs", "its result is that of JAX on the CPU",
                  "a kernel that traps ends its executor with code 7, which is told; others go on",
                  "a kernel that writes where nothing is: the next program runs",

@@ -23,14 +23,16 @@ FLAGS = ["--plugin-kind=cuda", f"--plugin={PLUGIN}"]
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory):
-    """The file in which the plugin notes its clients."""
-    return tmp_path_factory.mktemp("stand-in") / "clients"
+    """The file in which the plugin notes its clients, those of compile processes too."""
+    file = tmp_path_factory.mktemp("stand-in") / "stand-in-clients"
+    file.touch()
+    return file
 
 
 @pytest.fixture(scope="module")
 def cluster(clients):
     # Workers share GPUs through files there. Other tests have other files, and so other GPUs.
-    environment = {"FAIRWAY_STAND_IN_CLIENTS": str(clients), "TMPDIR": str(clients.parent)}
+    environment = {"TMPDIR": str(clients.parent)}
     with Cluster(flags=FLAGS, environment=environment) as cluster:
         yield cluster
 
@@ -48,6 +50,15 @@ def test_smoke(name, smoke):
 def test_compile_processes_create_no_client(cluster, clients, smoke):
     """Two islands, one executor each: two clients, after some sixty compilations."""
     assert clients.read_text() == "client\n" * 2
+
+
+def test_compile_processes_that_tune_create_clients(tmp_path):
+    clients = tmp_path / "stand-in-clients"
+    clients.touch()
+    with Cluster(islands=1, flags=[*FLAGS, "--tune-on-gpu"], environment={"TMPDIR": str(tmp_path)}) as cluster:
+        done = cluster.python("-c", "import jax; print(float(jax.jit(lambda x: x * 3)(2.0)))")
+    assert done.stdout == "6.0\n"
+    assert clients.read_text().count("client\n") >= 2  # of the executor, and of whoever compiled
 
 
 def test_a_device_has_what_the_plugin_says_less_a_reserve(cluster):

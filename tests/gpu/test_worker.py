@@ -63,6 +63,13 @@ def test_a_target_configuration_that_cannot_be_read(plugin, tmp_path):
     assert done.returncode == 2 and "cuda only" in done.stderr
 
 
+def test_what_is_tuned_on_the_gpu_is_compiled_for_no_other(plugin, tmp_path):
+    done = worker(plugin, "--tune-on-gpu", f"--target-config={tmp_path / 'none'}")
+    assert done.returncode == 2 and "--tune-on-gpu is for" in done.stderr
+    done = worker("libc.so.6", "--plugin-kind=cpu", "--tune-on-gpu")
+    assert done.returncode == 2 and "cuda only" in done.stderr
+
+
 def test_a_target_configuration_that_cannot_be_written(plugin, tmp_path):
     file = f"--write-target-config={tmp_path / 'no' / 'file'}"
     done = worker(plugin, file)

@@ -27,6 +27,9 @@ std::tuple<int, int, int> ParseVersion(const std::string& text) {
   return {major, minor, patch};
 }
 
+// The share of a GPU's memory that the client of a compile process takes at most.
+constexpr float kMemoryForTuning = 0.1f;
+
 // Refuses programs in which the plugin would lose `unreduced`. The plugin's partitioner drops it
 // from a Shardy sharding: then every device has the sum where it should have its part. Inside a
 // program that has no effect on results; at its border, and in parts that are written per device
@@ -53,8 +56,10 @@ absl::Status CheckUnreduced(std::string_view program) {
 
 class PjrtCompiler final : public Compiler {
  public:
-  PjrtCompiler(std::shared_ptr<const pjrt::Target> target, bool allow_raw_kernels)
-      : target_(std::move(target)), allow_raw_kernels_(allow_raw_kernels) {}
+  PjrtCompiler(std::shared_ptr<const pjrt::Target> target, const PjrtConfig& config)
+      : target_(std::move(target)),
+        allow_raw_kernels_(config.allow_raw_kernels),
+        tunes_(config.tune_on_gpu) {}
 
   absl::StatusOr<CompileResult> Compile(const std::string& program,
                                         const v1::CompileOptions& options) override {
@@ -113,7 +118,7 @@ class PjrtCompiler final : public Compiler {
     };
     auto compiled = compile(options);
     if (!compiled.ok()) return compiled.status();
-    if (metadata.program_text().find("\"__cudnn$conv") != std::string::npos) {
+    if (!tunes_ && metadata.program_text().find("\"__cudnn$conv") != std::string::npos) {
       // XLA leaves a convolution's algorithm to a tuning that needs a device, and cuDNN refuses the
       // code. Without tuning it is cuDNN's first algorithm: right, and slow. The products of such a
       // program are slower too, so others keep their tuning.
@@ -245,6 +250,7 @@ class PjrtCompiler final : public Compiler {
 
   const std::shared_ptr<const pjrt::Target> target_;
   const bool allow_raw_kernels_;
+  const bool tunes_;  // target_ is a client
 };
 
 }  // namespace
@@ -264,7 +270,7 @@ std::string ArtifactVersion(std::string_view program) {
 }
 
 std::unique_ptr<Compiler> MakePjrtCompiler(std::shared_ptr<const pjrt::Target> target) {
-  return std::make_unique<PjrtCompiler>(std::move(target), /*allow_raw_kernels=*/false);
+  return std::make_unique<PjrtCompiler>(std::move(target), PjrtConfig());
 }
 
 absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& config,
@@ -273,9 +279,16 @@ absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& con
     FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<pjrt::Client> client, pjrt::Client::Create(config));
     return MakePjrtCompiler(std::move(client));
   }
+  if (config.tune_on_gpu) {
+    PjrtConfig own = config;
+    own.create_options["preallocate"] = false;
+    own.create_options["memory_fraction"] = kMemoryForTuning;
+    FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<pjrt::Client> client, pjrt::Client::Create(own));
+    return std::make_unique<PjrtCompiler>(std::move(client), config);
+  }
   FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<pjrt::Topology> topology,
                            pjrt::Topology::Create(config, target));
-  return std::make_unique<PjrtCompiler>(std::move(topology), config.allow_raw_kernels);
+  return std::make_unique<PjrtCompiler>(std::move(topology), config);
 }
 
 absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(const PjrtConfig& config,

@@ -4,9 +4,9 @@
 // which nothing is, so that a read from the host ends the process; bytes of the host are always
 // copied; memory has a limit; programs are compiled from a description of the device.
 //
-// FAIRWAY_STAND_IN_GPUS: the number of GPUs (8).
-// FAIRWAY_STAND_IN_CLIENTS: a file that gets a line for each client that is created.
-// FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
+// TMPDIR/stand-in-clients: if this file exists, it gets a line for each client that is created,
+// also by compile processes, which get none of the variables below. FAIRWAY_STAND_IN_GPUS: the
+// number of GPUs (8). FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
 // FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, "end NAME" when
 // its first device has ended, and "to host" for each requested copy to the host.
 // FAIRWAY_STAND_IN_FAULT: while this file exists, the next call for a device is a fault: that call
@@ -23,6 +23,7 @@
 //                  as when they wait for device 1 in a collective
 //   held           its end is not told while the file FAIRWAY_STAND_IN_HOLD exists
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -193,6 +194,16 @@ void Note(const char* variable, const std::string& line) {
   std::fclose(file);
 }
 
+void NoteClient() {
+  const char* folder = std::getenv("TMPDIR");
+  const int file = folder == nullptr ? -1
+                                     : ::open((std::string(folder) + "/stand-in-clients").c_str(),
+                                              O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return;
+  (void)!::write(file, "client\n", 7);
+  ::close(file);
+}
+
 bool There(const char* variable) {
   const char* path = std::getenv(variable);
   return path != nullptr && ::access(path, F_OK) == 0;
@@ -276,7 +287,7 @@ PJRT_Error* EventOnReady(PJRT_Event_OnReady_Args* args) {
 }
 
 PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
-  Note("FAIRWAY_STAND_IN_CLIENTS", "client");
+  NoteClient();
   WaitWhileThere("FAIRWAY_STAND_IN_HANG");
   int gpus = Gpus();
   if (gpus == 0) return Fail("No visible GPU devices.");

@@ -32,6 +32,8 @@ struct PjrtConfig {
   // GPUs: clients may bring kernels (PTX, Triton, Mosaic) and name XLA's own calls. A kernel can
   // read and write all memory on the GPU, that of other clients too.
   bool allow_raw_kernels = false;
+  // GPUs: compile processes create a client of their own, so that XLA tunes programs on the GPU.
+  bool tune_on_gpu = false;
   // Libraries that are opened (RTLD_GLOBAL) before the plugin, in order. CUDA plugins need libnccl
   // and others.
   std::vector<std::string> preload;
