@@ -452,8 +452,12 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
                                                                     : std::vector<std::string>()});
 }
 
-// Returns the error in --gpus or --gpu-fraction; empty: there is none.
+// Returns the error in --gpus, --gpu-fraction or --tune-on-gpu; empty: there is none.
 std::string WrongGpus(const Flags& flags, const PjrtConfig& pjrt) {
+  if (flags.tune_on_gpu && (!CompilesForTarget(flags) || !flags.target_config.empty())) {
+    return "--tune-on-gpu is for --runtime pjrt with --plugin-kind cuda only, and not for another "
+           "target of compiling (--target-config)";
+  }
   if (!CompilesForTarget(flags)) {
     return flags.gpus.empty() && flags.gpu_fraction == 0
                ? ""
@@ -503,11 +507,6 @@ int Main(int argc, char** argv) {
   }
   if (!flags.target_config.empty() && !CompilesForTarget(flags)) {
     return BadFlag("--target-config is for --runtime pjrt with --plugin-kind cuda only");
-  }
-  if (flags.tune_on_gpu && (!CompilesForTarget(flags) || !flags.target_config.empty())) {
-    return BadFlag(
-        "--tune-on-gpu is for --runtime pjrt with --plugin-kind cuda only, and not for another "
-        "target of compiling (--target-config)");
   }
   if (!flags.write_target_config.empty() && !CompilesForTarget(flags)) {
     return BadFlag("--write-target-config is for --runtime pjrt with --plugin-kind cuda only");
