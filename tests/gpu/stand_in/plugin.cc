@@ -5,8 +5,10 @@
 // copied; memory has a limit; programs are compiled from a description of the device.
 //
 // TMPDIR/stand-in-clients: if this file exists, it gets a line for each client that is created,
-// also by compile processes, which get none of the variables below. FAIRWAY_STAND_IN_GPUS: the
-// number of GPUs (8). FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
+// also by compile processes, which get none of the variables below.
+//
+// FAIRWAY_STAND_IN_GPUS: the number of GPUs (8).
+// FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
 // FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, "end NAME" when
 // its first device has ended, and "to host" for each requested copy to the host.
 // FAIRWAY_STAND_IN_FAULT: while this file exists, the next call for a device is a fault: that call
