@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How programs come and go: a slice at a time, and counted against their session's share.
+#include "base/sanitized_for_test.h"
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/executables.h"
 #include "controller/cluster/inspection.h"
@@ -15,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr size_t kMiB = size_t{1} << 20;
+constexpr int kRounds = kSanitized ? 1200 : 3000;
 
 class BindTest : public TurnsTest {
  protected:
@@ -70,7 +72,7 @@ class BindTest : public TurnsTest {
 };
 
 TEST_F(BindTest, AProgramIsBoundInSeveralTurnsAndItsSessionGoesOnMeanwhile) {
-  Begin(3000, 50);
+  Begin(kRounds, 50);
   EXPECT_EQ(bound_, "");
   EXPECT_FALSE(cluster.sessions().Busy(session));
   ExpectTheNeighbourIsServed();
@@ -82,7 +84,7 @@ TEST_F(BindTest, AProgramIsBoundInSeveralTurnsAndItsSessionGoesOnMeanwhile) {
 }
 
 TEST_F(BindTest, CodeIsInUseWhileAProgramIsBoundThatRunsIt) {
-  Begin(3000, 50);
+  Begin(kRounds, 50);
   ASSERT_EQ(bound_, "");
   EXPECT_TRUE(cluster.executables().Release(session, step_).ok());
   EXPECT_TRUE(cluster.executables().InUse().contains(ExecutableId(1)));
@@ -91,7 +93,7 @@ TEST_F(BindTest, CodeIsInUseWhileAProgramIsBoundThatRunsIt) {
 }
 
 TEST_F(BindTest, AProgramIsGivenUpInSeveralTurnsAndItsSessionWaits) {
-  Begin(3000, 50);
+  Begin(kRounds, 50);
   AllTurns();
   EXPECT_LT(cluster.sessions().RecordRoom(), room_);
   EXPECT_TRUE(Bounded([&] { return cluster.programs().Release(session, 50); }).ok());
@@ -104,7 +106,7 @@ TEST_F(BindTest, AProgramIsGivenUpInSeveralTurnsAndItsSessionWaits) {
 }
 
 TEST_F(BindTest, TheNextOperationFindsAllOfAReleasedProgramGivenUp) {
-  Begin(3000, 50);
+  Begin(kRounds, 50);
   AllTurns();
   cluster.executables().Release(session, {50}, [](auto) {});
   EXPECT_TRUE(cluster.sessions().Busy(session));
@@ -116,7 +118,7 @@ TEST_F(BindTest, TheNextOperationFindsAllOfAReleasedProgramGivenUp) {
 }
 
 TEST_F(BindTest, ASessionThatEndsInTheMiddleOfABindLeavesNothing) {
-  Begin(3000, 50);
+  Begin(kRounds, 50);
   ASSERT_TRUE(cluster.programs().Reserve(session, 2, "next", 10 * kMiB).ok());
   Turn();
   Bounded([&] {
@@ -132,7 +134,7 @@ TEST_F(BindTest, ASessionThatEndsInTheMiddleOfABindLeavesNothing) {
 
 TEST_F(BindTest, ASessionThatEndsInTheMiddleOfAReleaseLeavesNothing) {
   for (const uint64_t handle : {50, 51}) {
-    Begin(3000, handle);
+    Begin(kRounds, handle);
     AllTurns();
   }
   ASSERT_TRUE(cluster.programs().Release(session, 51).ok());
@@ -142,7 +144,7 @@ TEST_F(BindTest, ASessionThatEndsInTheMiddleOfAReleaseLeavesNothing) {
 }
 
 TEST_F(BindTest, AHandleThatWasTakenMeanwhileIsNotBound) {
-  Begin(3000, 50);
+  Begin(kRounds, 50);
   ASSERT_TRUE(MakeView(50).ok());
   AllTurns();
   EXPECT_THAT(bound_, HasSubstr("ALREADY_EXISTS: handle 50 is in use"));

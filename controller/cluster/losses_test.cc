@@ -3,6 +3,7 @@
 // meanwhile, and the answers are those of one long turn.
 #include <algorithm>
 
+#include "base/sanitized_for_test.h"
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/executables.h"
 #include "controller/cluster/fleet.h"
@@ -17,8 +18,10 @@ using ::testing::Contains;
 using ::testing::Not;
 using ::testing::StartsWith;
 
+constexpr int kChain = kSanitized ? 1500 : 5000;
+
 TEST_F(TurnsTest, ALossIsHeardOfInSeveralTurnsAndNeighboursAreServedMeanwhile) {
-  ASSERT_NO_FATAL_FAILURE(RunChain(5000));
+  ASSERT_NO_FATAL_FAILURE(RunChain(kChain));
   Lose(a);
   ASSERT_TRUE(actions.turn_wanted);
   EXPECT_TRUE(cluster.sessions().Busy(session));
@@ -26,14 +29,14 @@ TEST_F(TurnsTest, ALossIsHeardOfInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   EXPECT_TRUE(cluster.sessions().Busy(session));
   int turns = 0;
   for (; Turn(); ++turns) ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
-  EXPECT_GT(turns, 10);
+  EXPECT_GT(turns, kChain / 500);
   EXPECT_FALSE(cluster.sessions().Busy(session));
   EXPECT_THAT(actions.lines, Contains("s1 watched 9: DATA_LOSS: island ia: the executor of worker "
                                       "wa was lost: killed"));
 }
 
 TEST_F(TurnsTest, TheNextOperationOfASessionWithALossSeesAllOfIt) {
-  ASSERT_NO_FATAL_FAILURE(RunChain(3000));
+  ASSERT_NO_FATAL_FAILURE(RunChain(kChain));
   Lose(a);
   ASSERT_TRUE(cluster.sessions().Busy(session));
   cluster.arrays().Fetch(session, 5, 1);
@@ -43,7 +46,7 @@ TEST_F(TurnsTest, TheNextOperationOfASessionWithALossSeesAllOfIt) {
 
 // Otherwise a successor would be asked for bytes that only the lost incarnation had.
 TEST_F(TurnsTest, ASuccessorGetsNothingBeforeAllHaveHeardOfTheLoss) {
-  ASSERT_NO_FATAL_FAILURE(RunChain(5000));
+  ASSERT_NO_FATAL_FAILURE(RunChain(kChain));
   const SessionId third = cluster.sessions().Open("t").value();
   const uint64_t step = cluster.executables().Bind(third, 0, ExecutableId(1), {0}).value();
   Lose(a);
@@ -73,13 +76,13 @@ TEST_F(TurnsTest, AnIslandIsGivenUpInSeveralTurns) {
   ASSERT_TRUE(cluster.arrays()
                   .Put(session, first, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0})
                   .ok());
-  for (uint64_t i = 0; i < 5000; ++i) {
+  for (uint64_t i = 0; i < kChain; ++i) {
     ASSERT_TRUE(
         cluster.executables().Execute(session, step_, {first + i}, {}, {first + i + 1}).ok());
     while (Turn()) {
     }
   }
-  cluster.arrays().Watch(session, 8, {first + 5000});
+  cluster.arrays().Watch(session, 8, {first + kChain});
   Bounded([&] {
     cluster.fleet().IslandGivenUp(IslandId(1), absl::UnavailableError("its machines are gone"));
     return true;
@@ -92,7 +95,7 @@ TEST_F(TurnsTest, AnIslandIsGivenUpInSeveralTurns) {
 
 // The older node's bytes came late; younger nodes have taken its memory and have not begun.
 TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
-  constexpr int64_t kSteps = 5000;
+  constexpr int64_t kSteps = kChain;
   Cluster small(AtOnce(), &actions);
   actions.cluster = &small;
   const ExecutorId first =
@@ -195,7 +198,7 @@ TEST(CutTurnsTest, NothingIsLaunchedBeforeItHasHeardHowItsInputsEnded) {
 
 // It takes no walk over the queues of other sessions.
 TEST_F(ClusterTest, WhatRunsIsAskedFirstWhetherItFreesMemory) {
-  constexpr uint64_t kSteps = 10000;
+  constexpr uint64_t kSteps = 2 * kChain;
   Start(64 * 2 * kSteps);
   const uint64_t step = Define(1, {0}, {F32({4})}, {F32({4})});
   Define(2, {2}, {F32({4})}, {F32({4})}, /*temp=*/80 * kSteps);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized_for_test.h"
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
 #include "controller/cluster/executable_spec.h"
@@ -22,13 +23,6 @@ namespace fairway {
 
 // The most units of an operation's own part, which is not interrupted, and a turn after it.
 inline constexpr uint64_t kMost = 3000;
-
-// Under a sanitizer everything takes some thirty times as long.
-#ifdef FAIRWAY_SANITIZED
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 class TurnsTest : public ClusterTest {
  protected:

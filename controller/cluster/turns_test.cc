@@ -19,10 +19,10 @@ using ::testing::Contains;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr int kSteps = kSanitized ? 300 : 1000;
+constexpr int kSteps = kSanitized ? 200 : 1000;
 constexpr uint64_t kMany = kSanitized ? 20000 : 100000;
 constexpr uint64_t kCopied = kSanitized ? 5000 : 100000;
-constexpr int kSome = kSanitized ? 4000 : 20000;
+constexpr int kSome = kSanitized ? 3000 : 20000;
 
 TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   PutReady(1, 0);
@@ -166,7 +166,7 @@ TEST_F(TurnsTest, ASessionThatEndsInTheMiddleOfALongProgramLeavesNothing) {
 }
 
 TEST_F(TurnsTest, WhatFailsWithAnUploadFailsInSeveralTurnsAndNeighboursAreServedMeanwhile) {
-  constexpr uint64_t kSteps = 5000;
+  constexpr uint64_t kSteps = kSanitized ? 2000 : 5000;
   const auto put =
       cluster.arrays().Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
   ASSERT_TRUE(put.ok());
@@ -349,15 +349,14 @@ TEST_F(TurnsTest, ASessionThatEndsInAnAnswerGetsNoOther) {
 }
 
 TEST_F(TurnsTest, TheErrorsOfManyResultsAreMadeInSeveralTurns) {
-  constexpr uint64_t kErrors = 100000;
-  handles_.resize(kErrors);
-  for (uint64_t i = 0; i < kErrors; ++i) handles_[i] = i + 1;
+  handles_.resize(kMany);
+  for (uint64_t i = 0; i < kMany; ++i) handles_[i] = i + 1;
   Bounded([&] {
     cluster.arrays().MakeErrors(session, handles_, absl::AbortedError("refused"));
     return true;
   });
   ExpectItGoesOnInTurns([] {});
-  EXPECT_NE(cluster.arrays().Spec(session, kErrors), nullptr);
+  EXPECT_NE(cluster.arrays().Spec(session, kMany), nullptr);
 }
 
 // Two islands of many devices. Rows lie on one, columns are to lie on the other: each column is

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues of the executor's core: its actions and reports, line by line.
+#include "base/sanitized_for_test.h"
 #include "worker/executor/executor_core_fixture_for_test.h"
 
 namespace fairway {
@@ -260,7 +261,7 @@ TEST_F(ExecutorCoreTest, ALocalCopyOfAFailedSourceFailsWithItsError) {
 
 // Prepared at once, each a copy of the one before; the client chooses their number.
 TEST_F(ExecutorCoreTest, AChainOfLocalCopiesOfAnyLengthFailsWithItsHead) {
-  constexpr uint64_t kLinks = 100'000;
+  constexpr uint64_t kLinks = kSanitized ? 10'000 : 100'000;
   Receive(1, 1, 1, {Peer()});
   for (uint64_t n = 2; n <= kLinks; ++n) Receive(n, n, n, {Local(n - 1)});
   RunTurns();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The turns of the executor's core: the work of one call is bounded, whatever event comes.
+#include <fmt/format.h>
+
+#include "base/sanitized_for_test.h"
 #include "worker/executor/executor_core_fixture_for_test.h"
 
 namespace fairway {
@@ -7,10 +10,11 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr uint64_t kMany = 100'000;
+constexpr uint64_t kMany = kSanitized ? 10'000 : 100'000;
 // A turn, and the longest work of these tests that cannot be interrupted.
 constexpr uint64_t kMost = ExecutorCore::kTurnUnits + 20;
 
@@ -33,8 +37,8 @@ TEST_F(ExecutorTurnsTest, ManyThatWaitForOneShardAreToldInTurns) {
   const size_t first = actions.Take().size();
   EXPECT_LT(first, ExecutorCore::kTurnUnits);
   core.OnPull(9, TransferId(7), 0);  // others are served in the meantime
-  EXPECT_THAT(actions.Take(), ElementsAre("serve p9 100005:0"));
-  EXPECT_GT(RunTurns(), 100);
+  EXPECT_THAT(actions.Take(), ElementsAre(fmt::format("serve p9 {}:0", kMany + 5)));
+  EXPECT_GT(RunTurns(), kMany / 1000);
   EXPECT_EQ(first + actions.Take().size(), kMany);
   EXPECT_LE(core.work().most(), kMost);
 }
@@ -42,7 +46,7 @@ TEST_F(ExecutorTurnsTest, ManyThatWaitForOneShardAreToldInTurns) {
 TEST_F(ExecutorTurnsTest, ManyThatWaitForAFailedShardFailInTurns) {
   CopyMany();
   core.ReceiveDone(NodeId(1), 0, absl::UnavailableError("gone"));
-  EXPECT_GT(RunTurns(), 50);
+  EXPECT_GT(RunTurns(), kMany / 2000);
   const Report report = core.TakeReport();
   EXPECT_EQ(report.finished_through, kMany + 1);
   EXPECT_EQ(report.failures.size(), kMany + 1);
@@ -63,6 +67,7 @@ TEST_F(ExecutorTurnsTest, ManyThatWaitForOneShardAreCancelledOneByOne) {
 }
 
 TEST_F(ExecutorTurnsTest, ManyCommandsAtOnceTakeTurnsAndKeepTheirOrder) {
+  constexpr uint64_t kLater = kMany * 7 / 10;
   std::vector<uint64_t> groups;
   for (uint64_t n = 1; n <= kMany; ++n) {
     Prepare(n, n, {}, {n});
@@ -77,12 +82,12 @@ TEST_F(ExecutorTurnsTest, ManyCommandsAtOnceTakeTurnsAndKeepTheirOrder) {
   RunTurns();
   Lines lines = actions.Take();
   ASSERT_EQ(lines.size(), kMany);
-  EXPECT_EQ(lines[70'000], "launch n70001 id 70001");
+  EXPECT_EQ(lines[kLater], fmt::format("launch n{0} id {0}", kLater + 1));
   Free(groups);
   RunTurns();
   lines = actions.Take();
   ASSERT_EQ(lines.size(), kMany);
-  EXPECT_EQ(lines[70'000], "drop 70001:0");
+  EXPECT_EQ(lines[kLater], fmt::format("drop {}:0", kLater + 1));
   EXPECT_LE(core.work().most(), kMost);
   for (uint64_t n = 1; n <= kMany; ++n) core.LaunchDone(NodeId(n), absl::OkStatus(), {});
   RunTurns();
@@ -109,14 +114,14 @@ TEST_F(ExecutorTurnsTest, ACommandWaitsForWhatFollowsFromThoseBeforeIt) {
   for (uint64_t n = 2; n < kMany + 2; ++n) core.OnCommand(EndSend{TransferId(n)});
   RunTurns();
   const Lines lines = actions.Take();
-  EXPECT_THAT(lines, Contains("refuse p50000: UNKNOWN: poison"));
-  EXPECT_THAT(lines, Not(Contains("refuse p50000: CANCELLED: the transfer was ended")));
+  EXPECT_THAT(lines, Contains(fmt::format("refuse p{}: UNKNOWN: poison", kMany / 2)));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("CANCELLED"))));
   EXPECT_EQ(core.num_pulls() + core.num_sends(), 0u);
 }
 
 // Millions of instructions that start nothing may follow a failed step.
 TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
-  constexpr int64_t kRounds = 50'000;
+  constexpr int64_t kRounds = kSanitized ? 10'000 : 50'000;
   Instruction repeat, run, set, output;
   repeat.op = Instruction::Op::kRepeat;
   repeat.count = kRounds;
@@ -157,11 +162,11 @@ TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
     for (uint64_t n = 100; n < 200; ++n) Launch(n, 4 * kRounds + n);
     actions.Take();
     for (int i = 0; i < 8; ++i) core.Turn();
-    EXPECT_THAT(actions.lines, Contains("launch n199 id 200199"));
+    EXPECT_THAT(actions.lines, Contains(fmt::format("launch n199 id {}", 4 * kRounds + 199)));
     for (uint64_t n = 100; n < 200; ++n) core.LaunchDone(NodeId(n), absl::OkStatus(), {});
     EXPECT_EQ(core.num_nodes(), 2u);
   }
-  EXPECT_GT(turns, 200u);
+  EXPECT_GT(turns, uint64_t{kRounds} / 250);
   EXPECT_GE(ended_first + 5, turns);
   EXPECT_LE(core.work().most(), kMost + 200);
 }
