@@ -211,7 +211,7 @@ def up(tmp_path, *flags):
 
 @pytest.mark.parametrize("option, expected", [
     ("no_such=1", 'a cuda plugin has no option "no_such" (it has: '),
-    ("preallocate=1", 'preallocate is a bool, got "1"'),
+    ("preallocate=1", 'preallocate is a bool, got "1" (a cuda plugin has: abort_collectives_on_failure, '),
     ("memory_fraction_policy=total", "the plugin is too old for option memory_fraction_policy"),
 ])
 def test_an_option_that_a_worker_refuses_is_wrong_usage_of_fairway_up(tmp_path, option, expected):

@@ -101,6 +101,8 @@ def test_a_gpu_that_is_not_there(plugin, tmp_path):
     (["--gpus=0,1", "--devices=3"], "--gpus names 2 GPUs, and --devices is 3"),
     (["--gpu-fraction=0.95"], "--gpu-fraction is 0.95, not above 0 and at most 0.9"),
     (["--gpu-fraction=-1"], "--gpu-fraction is -1, not above 0"),
+    (["--plugin-option=preallocate=1"],
+     'preallocate is a bool, got "1" (a cuda plugin has: abort_collectives_on_failure, '),
     (["--plugin-option=visible_devices=0"], "visible_devices is set by --gpus"),
     (["--plugin-option=memory_fraction=0.5"], "memory_fraction is set by --gpu-fraction"),
     (["--plugin-kind=cpu", "--gpus=0"], "for --runtime pjrt with --plugin-kind cuda only"),

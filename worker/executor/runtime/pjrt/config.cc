@@ -149,13 +149,17 @@ absl::Status SetOption(PjrtConfig& config, std::string_view setting) {
   const std::string_view name = setting.substr(0, equals);
   const auto it = table->find(name);
   if (it == table->end()) return NoSuchOption(config.kind, name, *table);
+  const auto refuse = [&](std::string_view why) {
+    return InvalidArgument("{} (a {} plugin has: {})", why, config.kind,
+                           Names(*table, kAnyVersion));
+  };
   if (equals == std::string_view::npos) {
-    return InvalidArgument("plugin option {} has no value; expected {}=VALUE, {}", name, name,
-                           kTypeNames[it->second.type]);
+    return refuse(fmt::format("plugin option {} has no value; expected {}=VALUE, {}", name, name,
+                              kTypeNames[it->second.type]));
   }
-  FAIRWAY_ASSIGN_OR_RETURN(PjrtOption value,
-                           ParseOption(name, it->second.type, setting.substr(equals + 1)));
-  if (!config.create_options.emplace(name, std::move(value)).second)
+  absl::StatusOr<PjrtOption> value = ParseOption(name, it->second.type, setting.substr(equals + 1));
+  if (!value.ok()) return refuse(Text(value.status()));
+  if (!config.create_options.emplace(name, *std::move(value)).second)
     return InvalidArgument("plugin option {} is given twice", name);
   return absl::OkStatus();
 }

@@ -48,7 +48,8 @@ struct PjrtConfig {
 absl::Status CheckPjrtConfig(const PjrtConfig& config);
 
 // Adds an option written as NAME=VALUE; lists have commas. INVALID_ARGUMENT: this kind of plugin
-// has no option of that name (the text lists those that exist), or the value has another type.
+// has no option of that name, or the value is missing or has another type; the text lists the
+// options that exist.
 absl::Status SetOption(PjrtConfig& config, std::string_view setting);
 
 // OUT_OF_RANGE: an option is newer than the plugin, whose PJRT API is 0.`api_minor`; the text lists
