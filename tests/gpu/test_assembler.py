@@ -73,18 +73,44 @@ def test_it_compiles_by_an_assembler_on_the_path(without_nvjitlink, tmp_path):
         elsewhere.rename(assembler)
 
 
-def test_another_file_is_not_executed(without_nvjitlink):
-    """The assembler is replaced after the process has determined which file it may execute."""
-    assembler = next(without_nvjitlink.parents[2].rglob("ptxas"))
+def x86_64(code):
+    """A program that needs no other file."""
+    return struct.pack(
+        "<16sHHIQQQIHHHHHHIIQQQQQQ", b"\x7fELF\2\1\1", 2, 62, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0,
+        1, 5, 0, 0x400000, 0x400000, 120 + len(code), 120 + len(code), 4096) + code
+
+
+def leaves_trace(path):
+    """A program that makes an empty file: creat(path, 0600); exit(0)."""
+    code = b"\xb8\x55\0\0\0\xbf%s\xbe\x80\1\0\0\x0f\x05\xb8\x3c\0\0\0\x31\xff\x0f\x05"
+    name = struct.pack("<I", 0x400078 + len(code) + 2)  # behind the code
+    return x86_64(code.replace(b"%s", name) + bytes(path) + b"\0")
+
+
+@contextlib.contextmanager
+def in_the_place_of(assembler, program):
+    kept = assembler.with_name("kept")
+    assembler.rename(kept)
+    try:
+        assembler.write_bytes(program)
+        assembler.chmod(0o755)
+        yield
+    finally:
+        kept.rename(assembler)
+
+
+def test_another_file_is_not_executed(without_nvjitlink, tmp_path):
+    """The assembler is replaced after the process has determined which file it may execute. One that finds
+    the other file there from the start executes it."""
+    assembler, trace = next(without_nvjitlink.parents[2].rglob("ptxas")), tmp_path / "trace"
     with CompileProcess(without_nvjitlink, TARGET) as process:
-        kept = assembler.with_name("kept")
-        assembler.rename(kept)
-        try:
-            subprocess.run(["cp", "/bin/true", assembler], check=True)
-            with pytest.raises(Refused, match="ptxas"):
+        with in_the_place_of(assembler, leaves_trace(trace)):
+            with pytest.raises(Refused, match="Failed to launch ptxas"):
                 process.compile(programs.elementwise())
-        finally:
-            kept.rename(assembler)
+            assert not trace.exists()
+            with pytest.raises(Refused, match="this worker has no compiler"):
+                CompileProcess(without_nvjitlink, TARGET)
+            assert trace.exists()
 
 
 def test_no_assembler_outlives_its_process(without_nvjitlink):
@@ -99,10 +125,7 @@ def test_no_assembler_outlives_its_process(without_nvjitlink):
     wait_for(lambda: gone(running[0]), f"the assembler {running[0]} to end")
 
 
-# An x86-64 program that waits for ever: "pause(); again".
-WAITS = struct.pack(
-    "<16sHHIQQQIHHHHHHIIQQQQQQ", b"\x7fELF\2\1\1", 2, 62, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0,
-    1, 5, 0, 0x400000, 0x400000, 129, 129, 4096) + b"\xb8\x22\0\0\0\x0f\x05\xeb\xf7"
+WAITS = x86_64(b"\xb8\x22\0\0\0\x0f\x05\xeb\xf7")  # for ever: pause(); again
 
 
 def test_an_assembler_that_is_stuck_ends_at_the_compile_limit(without_nvjitlink, tmp_path):
