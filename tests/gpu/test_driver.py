@@ -396,11 +396,14 @@ except jax.errors.JaxRuntimeError as error:
 
 
 @pytest.mark.parametrize("gpus", ["2,3", "GPU-12121212-1212-1212-1212-121212121212,3"])
-def test_an_island_has_the_gpus_that_were_named(plugin, tmp_path, gpus):
+def test_an_island_has_the_gpus_that_were_named_and_the_fraction_of_their_memory(plugin, tmp_path, gpus):
     """By index or UUID. The plugin counts the GPUs that it shows from 0; the driver does not."""
-    with Cluster(islands=1, devices=2, flags=["--plugin-kind=cuda", f"--plugin={plugin}", f"--gpus={gpus}"],
+    flags = ["--plugin-kind=cuda", f"--plugin={plugin}", f"--gpus={gpus}", "--gpu-fraction=0.4"]
+    with Cluster(islands=1, devices=2, flags=flags,
                  environment={"LD_LIBRARY_PATH": str(DRIVER), "TMPDIR": str(tmp_path),
                               "FAIRWAY_DRIVER_GPUS": "4", "FAIRWAY_DRIVER_LOG": str(tmp_path / "log")}) as cluster:
+        # 0.4 of 1 GiB, which the plugin rounds to 410 MiB, less 2 %.
+        assert re.findall(r"2 cuda devices, memory .*\((.*) each at most\)", status(cluster)) == ["401.8 MiB"]
         run(cluster, """
 for device in devices:
     assert np.asarray(jax.device_put(np.ones(50000, dtype=np.float32), device)).sum() == 50000

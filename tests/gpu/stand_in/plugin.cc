@@ -5,9 +5,12 @@
 // copied; memory has a limit; programs are compiled from a description of the device.
 //
 // TMPDIR/stand-in-clients: if this file exists, it gets a line for each client that is created,
-// also by compile processes, which get none of the variables below.
+// "client" and its options as NAME=VALUE; also by compile processes, which get none of the
+// variables below.
 //
 // FAIRWAY_STAND_IN_GPUS: the number of GPUs (8).
+// FAIRWAY_STAND_IN_KIND: what their kind is ("NVIDIA H200"). That of a topology is in its
+// configuration.
 // FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
 // FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, "end NAME" when
 // its first device has ended, and "to host" for each requested copy to the host.
@@ -21,19 +24,14 @@
 //   lose_device    this and every later call fail, as after a fault on a GPU
 //   lose_later     Execute succeeds, its end is such a fault
 //   fails_on_one   Execute succeeds; device 1 ends with INTERNAL, and the others' end is never
-//                  told,
-//                  as when they wait for device 1 in a collective
+//                  told, as when they wait for device 1 in a collective
 //   held           its end is not told while the file FAIRWAY_STAND_IN_HOLD exists
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -45,11 +43,18 @@
 #include <vector>
 
 #include "pjrt_c_api.h"
+#include "tests/gpu/stand_in/environment.h"
 
 namespace {
 
+using fairway::stand_in::ClientKind;
+using fairway::stand_in::Gpus;
+using fairway::stand_in::Note;
+using fairway::stand_in::NoteClient;
+using fairway::stand_in::There;
+using fairway::stand_in::WaitWhileThere;
+
 constexpr std::string_view kPlatform = "cuda";
-constexpr std::string_view kKind = "NVIDIA H200";
 constexpr std::string_view kTargetConfig = "target_config";
 constexpr std::string_view kHostMachine = "host_target_machine_options";
 constexpr int64_t kDeviceMemory = int64_t{1} << 30;
@@ -67,6 +72,7 @@ struct OwnError {
 
 struct Topology {
   std::string config;
+  std::string kind;  // of its devices
   std::string host_machine = "cpu: \"stand-in\"";
   std::vector<PJRT_DeviceDescription*> devices;
   std::vector<int> ids;  // ids of devices; the addresses of these stand for the devices
@@ -84,13 +90,13 @@ struct OwnEvent {
 };
 
 std::mutex mutex;
-std::set<const OwnError*> errors;              // guarded by mutex
-std::map<const void*, int> descriptions;       // ids of described devices; guarded by mutex
-std::map<PJRT_Client*, Topology*> topologies;  // by client; guarded by mutex
-std::map<PJRT_Client*, size_t> exposed;        // devices that each client shows; guarded by mutex
-std::set<const void*> own_events;              // guarded by mutex
-std::atomic<bool> lost{false};                 // a fault has ended the context
-std::atomic<bool> full{false};                 // there is no memory
+std::set<const OwnError*> errors;                  // guarded by mutex
+std::map<const void*, const Topology*> described;  // by device; guarded by mutex
+std::map<PJRT_Client*, Topology*> topologies;      // by client; guarded by mutex
+std::map<PJRT_Client*, size_t> exposed;  // devices that each client shows; guarded by mutex
+std::set<const void*> own_events;        // guarded by mutex
+std::atomic<bool> lost{false};           // a fault has ended the context
+std::atomic<bool> full{false};           // there is no memory
 
 template <typename Args>
 struct Padded {
@@ -140,20 +146,25 @@ PJRT_Error* ErrorGetCode(PJRT_Error_GetCode_Args* args) {
   return nullptr;
 }
 
-int Gpus() {
-  const char* text = std::getenv("FAIRWAY_STAND_IN_GPUS");
-  return text != nullptr ? std::atoi(text) : 8;
+// Returns what the text of a configuration says that a device's kind is.
+std::string KindIn(const std::string& config) {
+  constexpr std::string_view kField = "device_description_str: \"";
+  const size_t at = config.find(kField);
+  if (at == std::string::npos) return "unknown";
+  const size_t begin = at + kField.size();
+  return config.substr(begin, config.find('"', begin) - begin);
 }
 
 Topology* MakeTopology(int devices, std::string config) {
   auto* topology = new Topology();
   topology->config = std::move(config);
+  topology->kind = KindIn(topology->config);
   topology->ids.resize(devices);
   for (int d = 0; d < devices; ++d) {
     topology->ids[d] = d;
     topology->devices.push_back(reinterpret_cast<PJRT_DeviceDescription*>(&topology->ids[d]));
     const std::lock_guard lock(mutex);
-    descriptions[&topology->ids[d]] = d;
+    described[&topology->ids[d]] = topology;
   }
   for (const auto& [name, value] :
        {std::pair<std::string_view, std::string_view>(kTargetConfig, topology->config),
@@ -187,30 +198,6 @@ PJRT_Error* CreateCpuClient(int devices, PJRT_Client** out) {
   return nullptr;
 }
 
-// Appends a line to the file that the variable names.
-void Note(const char* variable, const std::string& line) {
-  const char* path = std::getenv(variable);
-  FILE* file = path == nullptr ? nullptr : std::fopen(path, "a");
-  if (file == nullptr) return;
-  std::fputs((line + "\n").c_str(), file);
-  std::fclose(file);
-}
-
-void NoteClient() {
-  const char* folder = std::getenv("TMPDIR");
-  const int file = folder == nullptr ? -1
-                                     : ::open((std::string(folder) + "/stand-in-clients").c_str(),
-                                              O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file < 0) return;
-  (void)!::write(file, "client\n", 7);
-  ::close(file);
-}
-
-bool There(const char* variable) {
-  const char* path = std::getenv(variable);
-  return path != nullptr && ::access(path, F_OK) == 0;
-}
-
 bool IsLost() {
   if (There("FAIRWAY_STAND_IN_FAULT")) lost = true;
   return lost;
@@ -224,11 +211,6 @@ PJRT_Error* Lost() {
 PJRT_Error* NoMemory() {
   return Fail("Out of memory while trying to allocate 68719476736 bytes.",
               PJRT_Error_Code_RESOURCE_EXHAUSTED);
-}
-
-// Returns once the file that the variable names does not exist.
-void WaitWhileThere(const char* variable) {
-  while (There(variable)) ::poll(nullptr, 0, 10);
 }
 
 OwnEvent* Own(PJRT_Event* event) {
@@ -289,7 +271,7 @@ PJRT_Error* EventOnReady(PJRT_Event_OnReady_Args* args) {
 }
 
 PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
-  NoteClient();
+  NoteClient(*args);
   WaitWhileThere("FAIRWAY_STAND_IN_HANG");
   int gpus = Gpus();
   if (gpus == 0) return Fail("No visible GPU devices.");
@@ -304,7 +286,8 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   if (PJRT_Error* error = CreateCpuClient(gpus, &args->client)) return error;
   Topology* topology = MakeTopology(gpus,
                                     "gpu_device_info { device_memory_size: 1073741824 }\n"
-                                    "device_description_str: \"NVIDIA H200\"\n");
+                                    "device_description_str: \"" +
+                                        std::string(ClientKind()) + "\"\n");
   const std::lock_guard lock(mutex);
   exposed[args->client] = gpus;
   topologies[args->client] = topology;
@@ -330,21 +313,24 @@ PJRT_Error* ClientTopology(PJRT_Client_TopologyDescription_Args* args) {
   return nullptr;
 }
 
+// Returns the topology of a described device; null: it is a device of a client.
+const Topology* TopologyOf(const PJRT_DeviceDescription* device) {
+  const std::lock_guard lock(mutex);
+  const auto found = described.find(device);
+  return found == described.end() ? nullptr : found->second;
+}
+
 PJRT_Error* DescriptionId(PJRT_DeviceDescription_Id_Args* args) {
-  {
-    const std::lock_guard lock(mutex);
-    const auto own = descriptions.find(args->device_description);
-    if (own != descriptions.end()) {
-      args->id = own->second;
-      return nullptr;
-    }
-  }
-  return real.PJRT_DeviceDescription_Id(args);
+  if (TopologyOf(args->device_description) == nullptr) return real.PJRT_DeviceDescription_Id(args);
+  args->id = *reinterpret_cast<const int*>(args->device_description);
+  return nullptr;
 }
 
 PJRT_Error* DescriptionKind(PJRT_DeviceDescription_Kind_Args* args) {
-  args->device_kind = kKind.data();
-  args->device_kind_size = kKind.size();
+  const Topology* topology = TopologyOf(args->device_description);
+  const std::string_view kind = topology != nullptr ? topology->kind : ClientKind();
+  args->device_kind = kind.data();
+  args->device_kind_size = kind.size();
   return nullptr;
 }
 
