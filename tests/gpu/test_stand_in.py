@@ -68,13 +68,14 @@ def test_a_device_has_what_the_plugin_says_less_a_reserve(cluster):
 
 PROGRAM = """
 import jax, numpy as np
-x = jax.device_put(np.arange(8.0), jax.devices()[0]) + 0  # computed: it lies there
-print(float((x * 2).sum()), flush=True)
+x, other = (jax.device_put(np.arange(8.0), jax.devices()[d]) + 0 for d in (0, 4))  # computed: they lie there
+print(float((x * 2).sum()), float((other * 3).sum()), flush=True)
 input()
 try:
     print(float((x * 2).sum()))
 except jax.errors.JaxRuntimeError as error:
     print(error)
+print(float((other * 3).sum()))
 """
 
 
@@ -82,17 +83,18 @@ def test_a_killed_executor_comes_back_and_others_go_on(cluster):
     """Arrays there are lost, with the cause; a session on the other island sees nothing of it."""
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=cluster.jax_environment(), text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert process.stdout.readline() == "56.0\n"
-    executor = next(p for p in cluster.processes() if p.flag("role") == "executor"
-                    and p.flag("island") == "island0")
-    os.kill(executor.pid, 9)
+    assert process.stdout.readline() == "56.0 84.0\n"
+    here, there = cluster.executors()
+    os.kill(here.pid, 9)
     said, _ = process.communicate("\n", timeout=120)
     assert "DATA_LOSS" in said and "killed by SIGKILL" in said
+    assert said.endswith("\n84.0\n")
     wait_for(lambda: "island0 up" in cluster.cli("status", "--controller", cluster.address).stdout,
              "island0 to come back")
     again = subprocess.run([sys.executable, "-c", PROGRAM], env=cluster.jax_environment(), text=True,
                            input="\n", capture_output=True, timeout=120)
-    assert again.stdout == "56.0\n56.0\n"
+    assert again.stdout == "56.0 84.0\n56.0\n84.0\n"
+    assert cluster.executors()[1].pid == there.pid
 
 
 def test_more_than_the_device_has_waits_or_is_refused_and_the_next_runs(cluster):
@@ -113,6 +115,49 @@ print(float(jnp.ones((64, 1 << 20)).sum()))
     lines = done.stdout.splitlines()
     assert lines[0].startswith("RESOURCE_EXHAUSTED"), done.stdout + done.stderr
     assert lines[1] == str(float(64 << 20)), done.stdout + done.stderr
+
+
+def test_a_program_waits_for_the_memory_that_another_session_holds(cluster):
+    """Rule B2 between sessions. The one that waits deletes scalars meanwhile: so it waits however long this
+    test takes."""
+    holder = cluster.start_python("-c", """
+import jax, jax.numpy as jnp
+held = jax.block_until_ready(jnp.ones((192, 1 << 20)))  # 768 of 1003.5 MiB
+print("holds", flush=True)
+input()
+held.delete()
+input()
+""")
+    waiter = cluster.start_python("-c", """
+import jax, jax.numpy as jnp, numpy as np
+scalars = jax.device_put([np.float32(i) for i in range(6000)], jax.devices()[0])
+make = jax.jit(lambda: jnp.full((128, 1 << 20), 3.0)).lower().compile()  # 512 MiB
+jax.block_until_ready(scalars)
+made = make()
+print("asks", flush=True)
+while input() == "wait":
+    scalars.pop().delete()
+print(float(made[127, 5]))
+""")
+
+    def waits():
+        waiter.stdin.write("wait\n")
+        waiter.stdin.flush()
+        return cluster.metrics().total("fairway_island_nodes", island="island0", state="waits_for_memory") == 1
+
+    try:
+        assert holder.stdout.readline() == "holds\n"
+        assert waiter.stdout.readline() == "asks\n"
+        wait_for(waits, "the program to wait")
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        wait_for(lambda: not waits(), "the program to run")
+        said, _ = waiter.communicate("done\n", timeout=120)
+        assert said == "3.0\n", said
+    finally:
+        for process in (holder, waiter):
+            process.kill()
+            process.communicate()
 
 
 def test_programs_are_compiled_for_the_file_and_refused_by_another_gpu_with_both_names(tmp_path):
@@ -269,10 +314,19 @@ def test_gpus_that_do_not_fit_are_refused_by_fairway_up(tmp_path, flags, expecte
 
 
 def test_islands_share_a_gpu_and_a_worker_more_is_refused(tmp_path):
-    """The fractions fit; a GPU that another process starts is refused by what is left."""
-    with Cluster(islands=2, devices=1, flags=[*FLAGS, "--gpus=3,3", "--gpu-fraction=0.4"],
-                 environment={"TMPDIR": str(tmp_path)}) as cluster:
+    """The fractions fit; a GPU that another process starts is refused by what is left. The plugin gets all
+    options, and finds the libraries to open before it."""
+    clients, library = tmp_path / "stand-in-clients", BIN.parent / "tests/driver/libnvidia-ml.so.1"
+    clients.touch()
+    options = ["--plugin-option=allocator=bfc", "--plugin-option=preallocate=false", "--plugin-option=num_nodes=1"]
+    with Cluster(islands=2, devices=1, environment={"TMPDIR": str(tmp_path)},
+                 flags=[*FLAGS, "--gpus=3,3", "--gpu-fraction=0.4", *options, f"--preload={library}"]) as cluster:
         assert {p.flag("gpus") for p in cluster.executors()} == {"3"}
+        assert [set(line.split()) for line in clients.read_text().splitlines()] == 2 * [{
+            "client", "visible_devices=3", "memory_fraction=0.4", "allocator=bfc", "preallocate=false", "num_nodes=1"}]
+        for executor in cluster.executors():
+            maps = pathlib.Path("/proc", str(executor.pid), "maps").read_text()
+            assert str(library.resolve()) in maps and str(PLUGIN.resolve()) in maps
         more = subprocess.run(
             [BIN / "fairway-worker", *FLAGS, "--controller=127.0.0.1:1", "--gpus=3",
              "--gpu-fraction=0.2"], text=True, capture_output=True, timeout=120,

@@ -2,8 +2,10 @@
 """Faults of a GPU and the order of gangs, over the stand-in plugin: it fails programs by their names
 (stand_in/plugin.cc)."""
 
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -11,13 +13,15 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "tests/e2e"))
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tests/support")]
 
+from accounting import anonymous_memory, entries  # noqa: E402
 from cluster import BIN, Cluster, wait_for  # noqa: E402
 
 PLUGIN = BIN.parent / "tests/fairway_stand_in_gpu.so"
 FLAGS = ["--plugin-kind=cuda", f"--plugin={PLUGIN}"]
 CHAIN = 100
+MOST_GROWTH = 1 << 20  # bytes
 
 BEGINNING = """
 import jax, jax.numpy as jnp, numpy as np
@@ -53,10 +57,17 @@ def broken(hold):
 
 
 @pytest.fixture(scope="module")
-def cluster(hold, broken):
+def hang(hold):
+    """While this file exists, the plugin does not end the creation of a client."""
+    return hold.with_name("hang")
+
+
+@pytest.fixture(scope="module")
+def cluster(hold, broken, hang):
     # Workers share GPUs through files in TMPDIR. Other tests have other files, and so other GPUs.
     environment = {"TMPDIR": str(hold.parent), "FAIRWAY_STAND_IN_HOLD": str(hold),
-                   "FAIRWAY_STAND_IN_FAULT": str(broken)}
+                   "FAIRWAY_STAND_IN_FAULT": str(broken), "FAIRWAY_STAND_IN_HANG": str(hang),
+                   "FAIRWAY_START_LIMIT": "4s"}
     with Cluster(flags=FLAGS, environment=environment) as cluster:
         yield cluster
 
@@ -77,24 +88,35 @@ def executor_pid(cluster, island="island0"):
 
 
 def test_a_launch_for_which_the_plugin_has_no_memory_fails_and_the_next_runs(cluster):
-    """A thousand times: nothing leaks, neither here nor in the accounting."""
+    """A thousand times: nothing leaks, neither in the executor nor in the accounting."""
     before = executor_pid(cluster)
-    said = run(cluster, """
+    process = cluster.start_python("-c", BEGINNING + """
 x = jax.device_put(np.arange(4.0), island[0])
 failing = named("no_memory", lambda x: x + 1)
 behind = jax.jit(lambda x: x * 2)
 print(failure(lambda: failing(x)).split(chr(10))[0])
 print(failure(lambda: behind(failing(x))).split(chr(10))[0])
-for _ in range(1000):
-    assert failure(lambda: failing(x)).startswith("RESOURCE_EXHAUSTED")
+for times in (100, 1000):
+    for _ in range(times):
+        assert failure(lambda: failing(x)).startswith("RESOURCE_EXHAUSTED")
+    print(times, flush=True)
+    input()
 print(float(behind(x).sum()))
 # Nearly all that the device has.
 print(float(jnp.sum(jax.device_put(jnp.ones((900, 1 << 18), np.float32, device=island[0]), island[0])[0, :8])))
-""").splitlines()
-    for line in said[:2]:
+""")
+    for _ in range(2):
+        line = process.stdout.readline()
         assert line.startswith("RESOURCE_EXHAUSTED") and "Out of memory while trying to allocate" in line
         assert "no_memory" in line
-    assert said[2:] == ["12.0", "8.0"]
+    held = []
+    for times in ("100\n", "1000\n"):
+        assert process.stdout.readline() == times
+        held.append((anonymous_memory(before), entries(before, "fd")))
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert held[1][0] - held[0][0] < MOST_GROWTH and held[1][1] <= held[0][1], held
+    assert process.communicate(timeout=120)[0].splitlines() == ["12.0", "8.0"]
     assert executor_pid(cluster) == before, "the executor goes on"
     for name in ("fairway_device_memory_used_bytes", "fairway_arrays", "fairway_shard_groups"):
         wait_for(lambda: cluster.metrics().total(name) == 0, f"{name} to be 0")
@@ -118,7 +140,7 @@ print(value)
 LOST = """
 kept = jax.device_put(np.arange(4.0), island[1]) + 0  # computed: it lies there
 elsewhere = jax.device_put(np.arange(4.0), other[0])
-failure(lambda: named(NAME, lambda x: x / x.sum())(jax.device_put(np.arange(4.0), PLACE)))
+print(failure(lambda: named(NAME, lambda x: x / x.sum())(jax.device_put(np.arange(4.0), PLACE))).replace(chr(10), " "))
 text = ""
 while "DATA_LOSS" not in text:
     text = failure(lambda: kept + 1)
@@ -137,7 +159,8 @@ assert float((elsewhere + 1).sum()) == 10
 def test_a_fault_ends_the_executor_which_comes_back(cluster, fault, place, cause):
     """Arrays on the island are lost with the cause; the same session goes on with the other one."""
     before = executor_pid(cluster)
-    said = run(cluster, LOST.replace("NAME", repr(fault)).replace("PLACE", place))
+    first, said = run(cluster, LOST.replace("NAME", repr(fault)).replace("PLACE", place)).split("\n", 1)
+    assert cause in first, first
     assert "exited with code 7 (its devices failed)" in said and cause in said, said
     wait_for(lambda: executor_pid(cluster) not in (None, before) and island_is_up(cluster),
              "island0 to come back")
@@ -163,13 +186,16 @@ again = jax.jit(lambda x: x * 2)
 kept = jax.block_until_ready(again(jax.device_put(np.arange(8.0, dtype=np.float32), island[0])))
 large = jax.block_until_ready(again(jax.device_put(np.ones(1 << 18, np.float32), island[0])))
 compiled = jax.jit(lambda x: x - {len(call)}).lower(kept).compile()
+elsewhere = jax.block_until_ready(again(jax.device_put(np.arange(8.0, dtype=np.float32), other[0])))
 print("ready", flush=True)
 input()
 print(failure(lambda: {FIRST[call]}).replace(chr(10), " "), flush=True)
 input()
+print(float(again(elsewhere).sum()), flush=True)
 print(failure(lambda: kept + 1).replace(chr(10), " "))
 """)
     assert process.stdout.readline() == "ready\n"
+    there = executor_pid(cluster, "island1")
     broken.touch()
     try:
         process.stdin.write("\n")
@@ -180,6 +206,7 @@ print(failure(lambda: kept + 1).replace(chr(10), " "))
     wait_for(lambda: executor_pid(cluster) not in (None, before) and island_is_up(cluster),
              "island0 to come back")
     said, _ = process.communicate("\n", timeout=120)
+    assert said.startswith("112.0\n") and executor_pid(cluster, "island1") == there, said
     assert "exited with code 7 (its devices failed)" in said and "CUDA_ERROR_ILLEGAL_ADDRESS" in said, said
 
 
@@ -226,6 +253,36 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(tmp_path):
         finally:
             worker.terminate()
             worker.wait(timeout=60)
+
+
+def test_a_client_that_hangs_holds_up_nobody_on_another_island_and_the_cause_is_told(cluster, hang):
+    process = cluster.start_python("-c", BEGINNING + """
+step = jax.jit(lambda x: x + 1)
+x = jax.block_until_ready(step(jax.device_put(np.float32(0), other[0])))
+print("ready", flush=True)
+while input() == "step":
+    x = step(x)
+    print(float(x), flush=True)
+""")
+    assert process.stdout.readline() == "ready\n"
+    before, there = executor_pid(cluster), executor_pid(cluster, "island1")
+    hang.touch()
+    try:
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: executor_pid(cluster) not in (None, before), "another executor")
+        for number in range(2, 5):
+            process.stdin.write("step\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == f"{float(number)}\n"
+        wait_for(lambda: "has not ended within 4000 ms (--start-limit)" in
+                 cluster.cli("logs", "w0", "--controller", cluster.address).stdout, "the limit")
+        status = cluster.cli("status", "--controller", cluster.address).stdout
+        assert "island0 DOWN" in status and "see `fairway logs w0`" in status
+    finally:
+        hang.unlink()
+    wait_for(lambda: island_is_up(cluster), "island0 to come back")
+    process.communicate("end\n", timeout=60)
+    assert executor_pid(cluster, "island1") == there
 
 
 @pytest.mark.parametrize("ahead", [4, 16, CHAIN])
