@@ -214,6 +214,29 @@ for device in jax.devices()[:4]:
     assert mixed.metrics().total("fairway_compilations_total") - before == 2
 
 
+def test_a_program_is_lowered_for_the_platform_of_each_of_its_islands(mixed):
+    """A jit is lowered for that of the session's first device (docs/status.md)."""
+    done = mixed.python("-c", """
+import fairway, jax, jax.numpy as jnp, numpy as np
+gpu, cpu = jax.devices()[0], jax.devices()[4]
+assert (gpu.platform, cpu.platform) == ("gpu", "cpu")
+
+def which(x):
+    return jax.lax.platform_dependent(x, cpu=lambda x: x + 10, cuda=lambda x: x + 1)
+
+there = fairway.on(cpu, lambda x: jnp.linalg.cholesky(jax.pure_callback(lambda a: np.asarray(a) * 4, x, which(x) - 10)))
+program = fairway.program(lambda x: there(fairway.on(gpu, lambda x: which(x) - 1)(x)))
+print(np.asarray(program(np.eye(2, dtype=np.float32))).tolist())
+x = jax.device_put(np.eye(2, dtype=np.float32), cpu)
+print(float(jax.jit(jnp.sum)(x)))
+try:
+    jnp.linalg.cholesky(x)
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+""")
+    assert re.fullmatch(r"\[\[2.0, 0.0\], \[0.0, 2.0\]\]\n2.0\n.*cusolver_potrf_ffi.*\n", done.stdout), done.stdout
+
+
 LINEAR_ALGEBRA = """
 import jax, jax.numpy as jnp
 x = jnp.eye(3)

@@ -20,6 +20,9 @@ from fairway import callbacks
 from fairway.flatten import Op, Value, devices_of
 
 
+_LOWERED_AS = {"gpu": "cuda"}  # by the platform that JAX shows
+
+
 @dataclasses.dataclass(frozen=True)
 class Type:
     """The type of an array: shape, dtype and sharding."""
@@ -87,7 +90,7 @@ class Computation:
         # Workers have their own list of custom calls, and name the ones that are not on it.
         checks = [jax.export.DisabledSafetyCheck.custom_call(name)
                   for name in _custom_calls(lowered.as_text())]
-        # For the island's platform, not this process's: JAX has no name for ours if it is a GPU's.
+        # Without platforms it would export for this process's.
         exported = jax.export.export(
             self.jitted, platforms=lowered._lowering._platforms, disabled_checks=checks)
         written = exported(*(t.struct for t in self.inputs)).mlir_module_serialized
@@ -95,7 +98,10 @@ class Computation:
             return _artifact(hlo.deserialize_portable_artifact(context, written))
 
     def _lower(self) -> Any:
-        return self.jitted.lower(*(t.struct for t in self.inputs))
+        """For the platform of its devices; that of the session is its first device's."""
+        platform = self.outputs[0].devices[0].platform
+        return self.jitted.trace(*(t.struct for t in self.inputs)).lower(
+            lowering_platforms=(_LOWERED_AS.get(platform, platform),))
 
 
 def _artifact(module: Any) -> bytes:
