@@ -188,6 +188,8 @@ class Bench:
         self.one = jax.device_put(np.float32(0), self.device)
         self.steps = 5 if quick else 50
         self.counts = {"training": 2 if quick else 10}
+        self.product = jax.jit(lambda x: jnp.tanh(x @ x))
+        self.squares = {}
 
     def chain(self, step, value, steps):
         began = time.perf_counter()
@@ -202,6 +204,11 @@ class Bench:
             return self.chain(lambda w: self.train(w, self.batch), self.weights, steps)
         if case == "async":
             return self.chain(self.add, self.one, 10 * steps)
+        if case.startswith("size "):
+            size = int(case.split()[1])
+            if size not in self.squares:
+                self.squares[size] = jax.device_put(np.zeros((size, size), np.float32), self.device)
+            return self.chain(self.product, self.squares[size], 10 * steps)
         began = time.perf_counter()
         for _ in range(steps):
             value = self.add(self.one)

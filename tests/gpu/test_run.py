@@ -25,9 +25,9 @@ def run(folder, *arguments, script=RUN, **environment):
     return done, json.loads(results.read_text()) if results.exists() else None
 
 
-def over_the_stand_ins(folder, *arguments):
+def over_the_stand_ins(folder, *arguments, gpus=1):
     return run(folder, f"--plugin={STAND_IN}", "--quick", *arguments, LD_LIBRARY_PATH=str(DRIVER),
-               FAIRWAY_DRIVER_GPUS="1")
+               FAIRWAY_DRIVER_GPUS=str(gpus))
 
 
 def processes_of_steps():
@@ -88,6 +88,23 @@ def test_what_a_kernel_of_a_client_does_and_what_takes_longer(tmp_path):
     for clients in (1, 2):
         assert rows[f"the GPU is busy, {clients} clients that do not wait"]["value"] > 0
         assert rows[f"the same as NVML says, {clients} clients"]["value"] == "not told"
+
+
+@pytest.mark.skipif("FAIRWAY_CUDA_PLUGIN" not in os.environ, reason="on demand: ./dev test gpu_versions")
+def test_the_suite_and_the_comparisons_run(tmp_path):
+    """JAX on the CPU is what the stand-in is compared with: that says nothing about speed."""
+    done, results = over_the_stand_ins(tmp_path, "conformance", "bench", gpus=4)
+    assert [(step["step"], step["outcome"]) for step in results["steps"]] == [
+        ("conformance", "ended"), ("bench", "ended")], done.stdout + done.stderr + json.dumps(results)
+    suite, bench = ({row["what"]: row for row in step["rows"]} for step in results["steps"])
+    assert suite["the suite ended well"]["ok"] is True and suite["AGangSumsOverItsDevices"]["value"] == "OK"
+    assert sum(row["value"] == "OK" for row in suite.values()) >= 31
+    smallest = next(row for what, row in bench.items() if what.startswith("smallest program at parity"))
+    assert smallest["unit"].endswith(" of JAX's rate"), smallest
+    assert bench["size 16: Fairway, JAX on the CPU"]["unit"] == "ms"
+    for what in ("training step, speed", "smallest program, added", "asynchronous step, rate", "fetch each step, added",
+                 "programs of 0.33 ms: JAX in one process", "programs of 0.33 ms: 2 clients"):
+        assert bench[what]["value"], bench
 
 
 def test_a_kernel_of_a_client_and_the_target_on_the_real_plugin(plugin, tmp_path):
