@@ -46,7 +46,7 @@ def test_an_option_that_the_plugin_is_too_old_for(plugin):
         pytest.skip("this version of the plugin has every option that there is")
     assert done.returncode == 2
     assert "too old for option memory_fraction_policy" in done.stderr
-    assert "(it has: abort_collectives_on_failure, allocator, " in done.stderr
+    assert "(the plugin has: abort_collectives_on_failure, allocator, " in done.stderr
 
 
 def test_a_target_configuration_that_cannot_be_read(plugin, tmp_path):
