@@ -248,6 +248,18 @@ def test_what_numpy_linalg_lowers_to_is_refused_with_the_way_out(fresh):
     assert 'jax.devices("cpu")[0]' in refused.text
 
 
+def test_programs_are_compiled_for_what_a_gpu_wrote(plugin):
+    """By plugins that are not older than the one which wrote it there."""
+    target = pathlib.Path(__file__).with_name("h100.txtpb").read_text()
+    if version(plugin).startswith("0.10."):
+        with pytest.raises(Refused, match="cannot read the target configuration"):
+            CompileProcess(plugin, target)
+        return
+    with CompileProcess(plugin, target) as process:
+        compiled = process.compile(programs.elementwise())
+    assert "; NVIDIA H100 80GB HBM3, target " in compiled.code.plugin and b"\x7fELF" in compiled.code.native
+
+
 @pytest.mark.parametrize("old, new, same", [
     ("device_memory_size: 151397597184", "device_memory_size: 85899345920", "target "),
     ('"NVIDIA H200"', '"NVIDIA H100"', "NVIDIA H"),
