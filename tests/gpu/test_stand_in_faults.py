@@ -21,7 +21,7 @@ from cluster import BIN, Cluster, wait_for  # noqa: E402
 PLUGIN = BIN.parent / "tests/fairway_stand_in_gpu.so"
 FLAGS = ["--plugin-kind=cuda", f"--plugin={PLUGIN}"]
 CHAIN = 100
-MOST_GROWTH = 1 << 20  # bytes
+MOST_GROWTH = 1 << 18  # bytes; six runs grew by 75 to 106 kB, and by nothing in 8,000 further failures
 
 BEGINNING = """
 import jax, jax.numpy as jnp, numpy as np
