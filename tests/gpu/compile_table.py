@@ -3,9 +3,11 @@
 
 Run ./dev python tests/gpu/compile_table.py [FOLDER...]: folders that fetch_plugin.sh filled; by
 default all of .deps/cuda-*. Each program has its own process. The columns are seconds from request
-to answer, and the peak memory of the process above what it had before the request.
+to answer, those of processor time (the assembler's too), and the peak memory of the process before
+the request and after.
 """
 
+import os
 import pathlib
 import re
 import sys
@@ -25,6 +27,12 @@ def peak(pid):
     return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.M)[1]) / 1024
 
 
+def processor(pid):
+    """Seconds of the process and of the children that it waited for."""
+    fields = pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def products(text):
     kinds = sorted(set(re.findall(r'custom_call_target="(__cu(?:blas|dnn)\$[\w$]+)"', text)))
     if untuned_products(text):
@@ -35,17 +43,18 @@ def products(text):
 def main():
     folders = [pathlib.Path(folder) for folder in sys.argv[1:]] or sorted(
         (ROOT / ".deps").glob("cuda-*"), key=lambda p: [int(n) for n in p.name.split("-")[1].split(".")])
-    print("| plugin | program | s | MiB before, most | bytes of code | temporaries | products |")
-    print("|---|---|---|---|---|---|---|")
+    print("| plugin | program | s | s of processor | MiB before, most | bytes of code | temporaries | products |")
+    print("|---|---|---|---|---|---|---|---|")
     for folder in folders:
         for name, (make, _) in COMPILED.items():
             program = make()
             with CompileProcess(folder / PLUGIN, TARGET) as process:
-                before, began = peak(process.process.pid), time.monotonic()
+                pid = process.process.pid
+                before, used, began = peak(pid), processor(pid), time.monotonic()
                 compiled = process.compile(program, devices=8 if "8 devices" in name else 1)
                 seconds = time.monotonic() - began
-                print(f"| {folder.name.removeprefix('cuda-')} | {name} | {seconds:.2f} | {before:.0f}, "
-                      f"{peak(process.process.pid):.0f} | {len(compiled.code.native)} | "
+                print(f"| {folder.name.removeprefix('cuda-')} | {name} | {seconds:.2f} | {processor(pid) - used:.2f} | "
+                      f"{before:.0f}, {peak(pid):.0f} | {len(compiled.code.native)} | "
                       f"{compiled.metadata.memory.temp} | {products(compiled.text)} |", flush=True)
 
 
