@@ -2,8 +2,10 @@
 """Releases of JAX: which ones are tested, and the notice for a process with a newer one."""
 
 import pathlib
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -26,6 +28,13 @@ def test_oldest_and_newest_are_those_that_are_tested():
     files = [p.stem.partition("-")[2] for p in (ROOT / "tests/versions").glob("requirements-*.txt")]
     tested = sorted(files, key=jax_versions._numbers)
     assert (tested[0], tested[-1]) == (jax_versions.OLDEST, jax_versions.NEWEST)
+
+
+def test_the_package_installs_beside_any_newer_jax():
+    project = tomllib.loads((ROOT / "client/python/pyproject.toml").read_text())["project"]
+    bounds = {re.split(r"[^\w-]", d)[0]: d for d in project["dependencies"]}
+    assert bounds["jax"] == f"jax>={jax_versions.OLDEST}"
+    assert "jaxlib" not in bounds
 
 
 @pytest.mark.parametrize("version", ["0.12.0.2", "0.12.1", "0.13.0", "1.0", "0.13.0.dev20261123+abc"])
