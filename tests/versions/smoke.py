@@ -168,6 +168,16 @@ def over_islands():
         y = np.zeros(shape, np.int8)
         every = NamedSharding(grid, P())
         np.testing.assert_array_equal(np.asarray(jax.device_put(jax.device_put(y, every), right[0])), y)
+    empty = np.zeros((8, 0), np.float32)
+    moved = jax.device_put(jax.device_put(empty, left[0]), split_over(left + right))
+    assert [shard.data.shape for shard in moved.addressable_shards] == [(1, 0)] * 8
+    for kind, other in (("device", "pinned_host"), ("pinned_host", "unpinned_host")):
+        source = split_over(left, None, "x").with_memory_kind(kind)
+        target = split_over([left[0], right[3]]).with_memory_kind(other)
+        moved = jax.device_put(jax.device_put(x, source), target)
+        assert moved.sharding == target
+        assert [shard.data.sharding.memory_kind for shard in moved.addressable_shards] == [other] * 2
+        np.testing.assert_array_equal(np.asarray(moved), x)
 
 
 @case

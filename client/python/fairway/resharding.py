@@ -121,6 +121,7 @@ def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
     """
     import jax
     from jax import lax
+    from jax.sharding import SingleDeviceSharding
 
     from fairway._program import program
 
@@ -144,11 +145,13 @@ def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
         recipes[island(device), tile] = parts = {}
         for other, places in held.items():
             both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(tile, other, strict=True)]
-            if all(low < high for low, high in both) or other == tile:
+            if all(low < high or n == 0 for (low, high), n in zip(both, shape, strict=True)):
                 parts[tuple(low for low, _ in both)] = (
                     places.get(island(device), min(places.values())),
                     [low - c for (low, _), (c, _) in zip(both, other, strict=True)],
                     [high - c for (_, high), (c, _) in zip(both, other, strict=True)])
+    # Shards are cut and joined in the devices' default memory, the only one that programs compute in.
+    default = [SingleDeviceSharding(device) for device, _ in tiles(source)]
     positions = sorted({position for parts in recipes.values() for position, *_ in parts.values()})
 
     def joined(parts, dimension):
@@ -164,19 +167,20 @@ def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
     def move(*shards):
         shards = dict(zip(positions, shards, strict=True))
         first: dict = {}  # an island's own shard of these bounds, from which its other devices copy
+
+        def cut(position, low, high):
+            part = shards[position]
+            if (low, high) == ([0] * part.ndim, list(part.shape)):
+                return part
+            return lax.slice(jax.device_put(part, default[position]), low, high)
+
         for device, tile in wanted:
-            place, key = jax.sharding.SingleDeviceSharding(device), (island(device), tile)
-            if key in first:
-                yield jax.device_put(first[key], place)
-                continue
-            parts = {}
-            for begin, (position, low, high) in recipes[key].items():
-                part = shards[position]
-                if (low, high) != ([0] * part.ndim, list(part.shape)):
-                    part = lax.slice(part, low, high)
-                parts[begin] = jax.device_put(part, place)
-            first[key] = joined(parts, 0)
-            yield first[key]
+            place, key = SingleDeviceSharding(device, memory_kind=target.memory_kind), (island(device), tile)
+            if key not in first:
+                parts = {begin: jax.device_put(cut(*part), SingleDeviceSharding(device))
+                         for begin, part in recipes[key].items()}
+                first[key] = joined(parts, 0)
+            yield jax.device_put(first[key], place)
 
     return positions, program(lambda *shards: list(move(*shards)), name="reshard")
 
