@@ -25,6 +25,8 @@ to = {
     "everywhere": NamedSharding(all_, P("x")), "turned": NamedSharding(Mesh(d[::-1], "x"), P("x")),
     "copies everywhere": NamedSharding(all_, P()),
 }
+to |= {f"{name} pinned": to[name].with_memory_kind("pinned_host")
+       for name in ("rows", "columns", "copies there", "everywhere")}
 held = {name: jax.device_put(value, s).block_until_ready() for name, s in to.items()}
 loose = {"here": jnp.zeros((512, 512)) + 1}  # uncommitted
 twice = {name: jax.jit(lambda v: v * 2, in_shardings=to[name]) for name in ("columns",)}
@@ -72,6 +74,13 @@ MOVES = [
     ("everywhere", "copies everywhere", 0.5, 0.5),
     ("everywhere", "turned", 0.5, 0.5),
     ("copies everywhere", "everywhere", 0, 0),
+    # Between memories of the devices, too.
+    ("rows", "rows pinned", 0, 0),
+    ("rows pinned", "columns", 0, 0),
+    ("columns pinned", "copies there pinned", 1, 0),
+    ("copies there pinned", "rows", 0, 1),
+    ("rows", "everywhere pinned", 0.5, 0),
+    ("everywhere pinned", "copies everywhere", 0.5, 0.5),
 ]
 
 
@@ -112,21 +121,27 @@ def readings(cluster):
             pulled.get(("island0", "island1"), 0), pulled.get(("island1", "island0"), 0))
 
 
+def compare_ways(cluster, ask):
+    """Asks for all MOVES. Fails unless no byte of them goes through the controller, and each comes to an
+    executor once."""
+    found, wanted = {}, {}
+    for source, target, there, back in MOVES:
+        before = readings(cluster)
+        ask(f"{source}>{target}", "moved")
+        expected = [before[0], before[1] + there * SIZE, before[2] + back * SIZE]
+        # Executors report their pulls in heartbeats.
+        wait_for(lambda: all(a >= b for a, b in zip(readings(cluster), expected)),
+                 f"{source} to {target}: {expected}", seconds=60)
+        after = readings(cluster)
+        found[f"{source} to {target}"] = [(a - b) / SIZE for a, b in zip(after, before)]
+        wanted[f"{source} to {target}"] = [0, there, back]
+        ask("check", "right")
+    assert found == wanted, json.dumps(found, indent=1)
+
+
 def test_no_byte_goes_through_the_controller_and_each_comes_to_an_executor_once(cluster):
     with mover(cluster) as ask:
-        found, wanted = {}, {}
-        for source, target, there, back in MOVES:
-            before = readings(cluster)
-            ask(f"{source}>{target}", "moved")
-            expected = [before[0], before[1] + there * SIZE, before[2] + back * SIZE]
-            # Executors report their pulls in heartbeats.
-            wait_for(lambda: all(a >= b for a, b in zip(readings(cluster), expected)),
-                     f"{source} to {target}: {expected}", seconds=60)
-            after = readings(cluster)
-            found[f"{source} to {target}"] = [(a - b) / SIZE for a, b in zip(after, before)]
-            wanted[f"{source} to {target}"] = [0, there, back]
-            ask("check", "right")
-        assert found == wanted, json.dumps(found, indent=1)
+        compare_ways(cluster, ask)
 
 
 def test_a_tree_of_arrays_is_one_request_between_executors(cluster):

@@ -11,7 +11,7 @@ from cluster import Cluster, PROGRAMS, clean_environment, wait_for
 from conftest import OWN, VERSIONS, python_of
 from smoke_results import CASES, check, run_smoke
 from terminal import without_client_log
-from test_device_put import MOVES, PROGRAM, mover, readings
+from test_device_put import PROGRAM, compare_ways, mover
 
 
 def run(version, *arguments, env):
@@ -47,16 +47,12 @@ def test_smoke_on_islands_of_gpus(version, name, gpu_cluster):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_no_byte_of_an_array_that_is_cut_anew_goes_through_the_controller(version, cluster):
+def test_no_byte_of_a_moved_array_goes_through_the_controller_and_each_comes_to_an_executor_once(version, cluster):
     process = subprocess.Popen(
         [*python_of(version), "-u", "-c", PROGRAM], env=cluster.jax_environment(), text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     with mover(cluster, process) as ask:
-        for source, target, *_ in MOVES:
-            before = readings(cluster)[0]
-            ask(f"{source}>{target}", "moved")
-            assert readings(cluster)[0] == before, (source, target)
-            ask("check", "right")
+        compare_ways(cluster, ask)
 
 
 @pytest.mark.parametrize("name", ["transforms", "collectives", "unreduced", "dtypes", "layouts", "memory_kinds",
