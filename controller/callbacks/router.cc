@@ -264,9 +264,11 @@ void CallbackRouter::ExecutorLost(ExecutorId executor) {
 }
 
 absl::Status CallbackRouter::TooLate() const {
-  return Error(absl::StatusCode::kDeadlineExceeded,
-               "the client's function did not return within {} s (--callback-limit)",
-               static_cast<double>(limits_.call_ms) / 1000);
+  return Error(
+      absl::StatusCode::kDeadlineExceeded,
+      "the client's function did not return within {} s (--callback-limit): make it return "
+      "sooner, or raise the limit of the controller (0: none)",
+      static_cast<double>(limits_.call_ms) / 1000);
 }
 
 void CallbackRouter::Tick(int64_t now_ms) {

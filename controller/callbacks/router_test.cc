@@ -141,7 +141,8 @@ TEST_F(CallbackRouterTest, WhatTakesTooLongEndsAtTheLimitAndItsLateAnswerIsDropp
   EXPECT_THAT(Log(), IsEmpty());
   router_.Tick(6000);
   EXPECT_THAT(Log(), ElementsAre(HasSubstr("cancel 10/1 "), "answer 5/1 DEADLINE_EXCEEDED 0"));
-  EXPECT_THAT(text_, HasSubstr("did not return within 1 s (--callback-limit)"));
+  EXPECT_THAT(text_, HasSubstr("did not return within 1 s (--callback-limit): make it return "
+                               "sooner, or raise the limit"));
   EXPECT_TRUE(router_.Returned(kStream, 1, absl::OkStatus(), {Float(1)}).ok());
   EXPECT_THAT(Log(), IsEmpty());
   router_.Tick(7000);
