@@ -198,6 +198,15 @@ def test_info_prints_islands_versions_and_the_round_trip(cluster):
     assert len(first) == len(again) == 4
 
 
+def test_a_package_of_another_version_than_the_controller_is_told_in_one_line(cluster):
+    code = "import fairway; fairway.__version__ = '0.0.9'\n" + START
+    with Terminal("-c", code, env=cluster.jax_environment()) as terminal:
+        status, text = terminal.end()
+    assert (status, text) == (0, (
+        f"fairway: the controller at {cluster.address} is 0.1.0, this package 0.0.9; if something fails "
+        "that should not, install the package of the controller's version\n"))
+
+
 @pytest.mark.parametrize("environment, reason", [
     ({}, "call fairway.connect('host:port') first"),
     ({"JAX_PLATFORMS": "fairway,cpu", "FAIRWAY_CONTROLLER": "127.0.0.1:1"},

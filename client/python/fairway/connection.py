@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from fairway import arguments, callbacks, jax_versions, terminal
+from fairway import arguments, callbacks, jax_versions, notices, terminal
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
@@ -133,7 +133,18 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
             f"{where} accepts connections but opened no Fairway session: {reason}"
         ) from None
     terminal.keep(session, client)
+    _compare_versions(client, where)
     return client
+
+
+def _compare_versions(client: Any, where: str) -> None:
+    """Tells once if the controller and this package are of different versions."""
+    import fairway
+
+    theirs = getattr(next(iter(client.devices()), None), "controller_version", None)
+    if theirs and theirs != fairway.__version__:
+        notices.say("version", f"the controller at {where} is {theirs}, this package {fairway.__version__}; if "
+                    "something fails that should not, install the package of the controller's version")
 
 
 def client_of_environment() -> Any:
