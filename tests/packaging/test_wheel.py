@@ -261,6 +261,15 @@ def test_other_machines_refuse_this_wheel_in_one_line(platform, wheel, plain):
     assert "is not a supported wheel on this platform" in one_line(done.err)
 
 
+def test_pip_refuses_this_wheel_for_too_old_a_python_in_one_line(wheel, plain):
+    shutil.copy(wheel, plain.path / "root")
+    ask = "pip download -q --no-index --no-deps --only-binary=:all: --dest got --python-version {} " + wheel.name
+    old, oldest_served = (plain.run(ask.format(version)) for version in ("3.10", "3.11"))
+    print(old, oldest_served, end="")
+    assert old.code != 0 and oldest_served.code == 0
+    assert "'fairway' requires a different Python: 3.10.0 not in '>=3.11'" in one_line(old.err)
+
+
 def test_a_full_disk_is_one_line_and_the_next_try_works(wheel, plain):
     shutil.copy(wheel, plain.path / "root")
     made = plain.run("mkdir -p small && mount -t tmpfs -o size=60m none small && python3 -m venv small/venv")
