@@ -135,6 +135,9 @@ class _Session:
     def ended(self, status: str) -> None:
         """Called by a thread of jaxlib, once: the session has ended, for whatever reason."""
         self.ending = True
+        # jaxlib 0.8.2 crashes when it tells the controller that an array or executable is gone.
+        if self.client is not None and (client := self.client()) is not None:
+            _keep_with_contents(client)
         try:
             self._tell(status)
         finally:
@@ -213,6 +216,10 @@ def _keep(*things: Any) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
+def _keep_with_contents(client: Any) -> None:
+    _keep(client, *client.live_executables(), *client.live_arrays())
+
+
 def _at_exit() -> None:
     _leaving.set()
     for session in _sessions:
@@ -228,7 +235,7 @@ def _in_child() -> None:
     """
     _keep(*_backends())
     for client in _proxies():
-        _keep(client, *client.live_executables(), *client.live_arrays())
+        _keep_with_contents(client)
     peers = {peer for session in _sessions for peer in session.peers}
     _sessions.clear()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
