@@ -415,7 +415,7 @@ def traced_program_with_callbacks():
 
 @case
 def callbacks():
-    from jax.experimental import io_callback
+    from jax.experimental import checkify, io_callback
 
     seen, lines = [], []
     f = jax.jit(lambda v: jax.pure_callback(lambda a: np.cumsum(a), v, v))
@@ -430,6 +430,24 @@ def callbacks():
     h(jnp.arange(3))
     jax.effects_barrier()
     assert seen == [0, 1, 2, 3, 4] and sorted(lines) == [0, 1, 2], (seen, lines)
+
+    lines.clear()
+    told = lambda v: (jax.debug.callback(lambda a: lines.append(float(a)), v), v * v)[1]
+    assert float(jax.jit(jax.grad(told))(3.0)) == 6
+    np.testing.assert_array_equal(jax.jit(jax.vmap(told))(x[:3]), [0, 1, 4])
+    sine = lambda v: jax.pure_callback(lambda a: np.sin(a), v, v, vmap_method="sequential")
+    np.testing.assert_allclose(jax.jit(jax.vmap(sine))(x[:3]), np.sin(x[:3]), rtol=1e-6)
+    scanned = jax.jit(lambda v: jax.lax.scan(lambda c, e: (c + sine(e), c), jnp.float32(0), v)[0])
+    np.testing.assert_allclose(scanned(x), np.sin(x).sum(), rtol=1e-5)
+    jax.effects_barrier()
+    assert sorted(lines) == [0, 1, 2, 3], lines
+
+    def root(v):
+        checkify.check(v >= 0, "must not be negative: {v}", v=v)
+        return jnp.sqrt(v)
+
+    checked = checkify.checkify(jax.jit(root))
+    assert checked(4.0)[0].get() is None and "must not be negative: -1" in checked(-1.0)[0].get()
 
     def raises(_):
         raise ValueError("of no use")

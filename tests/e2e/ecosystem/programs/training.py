@@ -234,6 +234,18 @@ def equinox_errors():
             assert "must not be negative" in str(error), error
         else:
             raise AssertionError("it did not fail")
+    checked = lambda x: jnp.sqrt(eqx.error_if(x, x < 0, "must not be negative"))
+    for many in (jax.vmap(checked), jax.grad(lambda x: jax.vmap(checked)(x).sum()),
+                 lambda x: jax.lax.scan(lambda c, e: (c + checked(e), c), 0.0, x)[0]):
+        many = eqx.filter_jit(many)
+        x = jax.device_put(jnp.arange(8.0) + 1, devices[0])
+        results.append(many(x))
+        try:
+            jax.block_until_ready(many(x - 2))
+        except eqx.EquinoxRuntimeError as error:
+            assert "must not be negative" in str(error), error
+        else:
+            raise AssertionError("it did not fail")
     return results
 
 
