@@ -31,7 +31,7 @@ import typing
 
 import eager_calls
 from jax_bench import NULL, plugin
-from measure import median, paired, row
+from measure import bar, median, paired, row
 from relay import Relay
 
 ROUNDS, COUNTED_ROUNDS = 9, 3
@@ -258,6 +258,20 @@ def summarize(calls, times, counts, requests, refused):
     return rows, left_out
 
 
+def bars_of(rows):
+    """One bar for each island and way: the median over the calls of what a call takes, of the null front
+    door's. Its spread is the median of the calls' spreads."""
+    bars = []
+    for over, under in RATIOS:
+        if not under.startswith("null"):
+            continue
+        found = [entry for entry in rows if entry["name"].endswith(f", {over}: of {under}'s")]
+        measured = tuple(median([entry[what] for entry in found]) for what in ("value", "spread"))
+        bars.append(bar(f"time of a call, {over}, of the null front door's",
+                        measured if found else None, at_most=1.5))
+    return bars
+
+
 # ---- Tables of the calls by groups, in place of some thousands of rows ----
 
 
@@ -362,7 +376,7 @@ def run(quick):
             relay.close()
         null.stdin.close()
         null.wait()
-    return rows, [], left_out
+    return rows, bars_of(rows), left_out
 
 
 if __name__ == "__main__":
