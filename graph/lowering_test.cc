@@ -313,6 +313,9 @@ TEST(Lowering, MemoryIsThatOfTheWindow) {
   Maker one;
   one.program.graphs[0].results = {one.Compute(one.Computation("f", 1), 0, {one.Argument(0)})};
   EXPECT_EQ(std::get<ProgramPlan::RunSequence>(one.Lowered().steps[0]).temp_bytes, 64);
+  // More than can be counted is the most that can.
+  m.binding.code[{f, 0}].temp_bytes = INT64_MAX;
+  EXPECT_EQ(std::get<ProgramPlan::RunSequence>(m.Lowered().steps[0]).temp_bytes, INT64_MAX);
 }
 
 // Instructions before a loop do not make it look at fewer rounds.

@@ -252,7 +252,8 @@ absl::StatusOr<ProgramPlan::RunSequence> SequenceBuilder::Finish(int64_t& walk) 
   run_.max_steps = MaxSteps(*sequence_);
   // One step whose devices do not wait for each other may be at work beside those whose devices do.
   constexpr int64_t kAtWork = kGangsAtWork + 1;
-  run_.temp_bytes = PeakBytes(*sequence_) + Times(max_temp_, std::min(run_.max_steps, kAtWork));
+  run_.temp_bytes =
+      Plus(PeakBytes(*sequence_), Times(max_temp_, std::min(run_.max_steps, kAtWork)));
   run_.sequence = sequence_;
   return std::move(run_);
 }

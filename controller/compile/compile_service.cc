@@ -77,6 +77,22 @@ absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices
   return out;
 }
 
+// A negative size would lower what is reserved on devices, and mislead clients.
+absl::Status CheckSizes(const v1::MemoryStats& memory) {
+  const std::pair<int64_t, const char*> sizes[] = {{memory.temp(), "temporary memory"},
+                                                   {memory.argument(), "arguments"},
+                                                   {memory.output(), "results"},
+                                                   {memory.alias(), "aliased memory"},
+                                                   {memory.generated_code(), "generated code"},
+                                                   {memory.peak(), "peak memory"}};
+  for (const auto& [bytes, what] : sizes) {
+    if (bytes < 0)
+      return Error(absl::StatusCode::kInternal, "the compiler answered {} bytes of {}", bytes,
+                   what);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 KnownProgram::KnownProgram(std::shared_ptr<const std::string> bytes)
@@ -329,6 +345,7 @@ absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId islan
   FAIRWAY_RETURN_IF_ERROR(CheckCallValues(entry.metadata->name(),
                                           static_cast<size_t>(entry.metadata->parameters_size()),
                                           static_cast<size_t>(entry.metadata->outputs_size())));
+  FAIRWAY_RETURN_IF_ERROR(CheckSizes(entry.metadata->memory()));
   ExecutableId& id = entry.placed[devices];
   if (id && cluster_->executables().Has(id)) return id;
   ExecutableSpec spec;

@@ -314,6 +314,18 @@ TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
   cluster_.AnswerCompile(code);
   EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(Text(results_[0].status()), HasSubstr("f32[3]"));
+  // A negative size would lower what is reserved on the devices.
+  Compile("q", 0, 2);
+  code = TestCode(1, 1, 2);
+  code.metadata.mutable_memory()->set_temp(-1024);
+  cluster_.AnswerCompile(code);
+  EXPECT_EQ(results_.at(1).status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Text(results_[1].status()), HasSubstr("-1024 bytes of temporary memory"));
+  Compile("r", 0, 2);
+  code = TestCode(1, 1, 2);
+  code.metadata.mutable_memory()->set_argument(-1);
+  cluster_.AnswerCompile(code);
+  EXPECT_EQ(results_.at(2).status().code(), absl::StatusCode::kInternal);
 }
 
 // A program waits for its executor anyway, so it may as well be compiled meanwhile.
