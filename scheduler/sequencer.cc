@@ -14,22 +14,25 @@ void Sequencer::Prepared(NodeId node, const std::vector<DeviceId>& devices, uint
 
 void Sequencer::InputsArrived(NodeId node) {
   const auto waiting = waiting_.find(node);
-  if (waiting != waiting_.end()) launchable_[waiting->second.budget].insert(node);
+  if (waiting == waiting_.end()) return;
+  launchable_[waiting->second.budget].nodes.insert(node);
+  Update(waiting->second.budget);
 }
 
 void Sequencer::InputsMissing(NodeId node) {
   const auto waiting = waiting_.find(node);
   if (waiting == waiting_.end()) return;
-  const auto queue = launchable_.find(waiting->second.budget);
-  if (queue == launchable_.end()) return;
-  queue->second.erase(node);
-  if (queue->second.empty()) launchable_.erase(queue);
+  const auto line = launchable_.find(waiting->second.budget);
+  if (line == launchable_.end()) return;
+  line->second.nodes.erase(node);
+  Update(line->first);
 }
 
 void Sequencer::Finished(NodeId node) {
   const auto it = running_.find(node);
   if (it == running_.end()) return;
   GiveBack(it->second);
+  Update(it->second);
   running_.erase(it);
 }
 
@@ -78,23 +81,28 @@ void Sequencer::GiveBack(const Budget& budget) {
   }
 }
 
+void Sequencer::Update(const Budget& budget) {
+  const auto it = launchable_.find(budget);
+  if (it == launchable_.end()) return;
+  Line& line = it->second;
+  const NodeId first = line.nodes.empty() || !Allows(budget) ? NodeId() : *line.nodes.begin();
+  if (line.first != first) {
+    if (line.first) firsts_.erase(line.first);
+    if (first) firsts_.emplace(first, budget);
+    line.first = first;
+  }
+  if (line.nodes.empty()) launchable_.erase(it);
+}
+
 std::vector<Grant> Sequencer::Step(size_t most) {
   std::vector<Grant> grants;
-  while (grants.size() < most) {
-    auto first = launchable_.end();
-    for (auto queue = launchable_.begin(); queue != launchable_.end(); ++queue) {
-      if (Allows(queue->first) &&
-          (first == launchable_.end() || *queue->second.begin() < *first->second.begin()))
-        first = queue;
-    }
-    if (first == launchable_.end()) break;
-    const Budget budget = first->first;
-    const NodeId node = *first->second.begin();
-    first->second.erase(first->second.begin());
-    if (first->second.empty()) launchable_.erase(first);
+  while (grants.size() < most && !firsts_.empty()) {
+    const auto [node, budget] = *firsts_.begin();
+    launchable_.at(budget).nodes.erase(node);
     const auto waiting = waiting_.find(node);
     const bool gang = budget.kind == Budget::Kind::kGang;
     Take(budget);
+    Update(budget);
     grants.push_back({node, LaunchId(next_id_)});
     if (!Planted(Bug::kLaunchIdReused) || !gang || next_id_ % 3 != 0)
       next_id_ += waiting->second.ids;

@@ -70,8 +70,8 @@ class Sequencer {
 
  private:
   // The launches that share a budget: those on more than one device, those on one device (one
-  // budget each), those on none. Each budget has its own line, so that a step looks only at the
-  // first of each.
+  // budget each), those on none. Each budget has its own line. A step looks at the first nodes of
+  // the lines whose budgets allow more, and at no other.
   struct Budget {
     enum class Kind : uint8_t { kNone, kSingle, kGang };
     Kind kind = Kind::kNone;
@@ -80,6 +80,8 @@ class Sequencer {
   };
   static Budget BudgetOf(const std::vector<DeviceId>& devices);
   bool Allows(const Budget& budget) const;
+  // Puts the first node of the line into `firsts_`, or takes it out.
+  void Update(const Budget& budget);
   void Take(const Budget& budget);
   void GiveBack(const Budget& budget);
 
@@ -92,8 +94,14 @@ class Sequencer {
     uint64_t ids = 1;
   };
   std::map<NodeId, Waiting> waiting_;  // prepared, not launched
-  // those of waiting_ that have arrived; no set is empty
-  std::map<Budget, std::set<NodeId>> launchable_;
+  // Those of waiting_ that have arrived. Invariant: no line is empty.
+  struct Line {
+    std::set<NodeId> nodes;
+    NodeId first;  // the one in firsts_; 0: none
+  };
+  std::map<Budget, Line> launchable_;
+  // Invariant: has the first node of each line whose budget allows a launch.
+  std::map<NodeId, Budget> firsts_;
   std::map<NodeId, Budget> running_;
   std::map<DeviceId, int> singles_;  // running launches on one device, by device; no count is 0
 };
