@@ -9,6 +9,7 @@
 #include "controller/cluster/inspection.h"
 #include "controller/cluster/programs.h"
 #include "controller/cluster/sessions.h"
+#include "graph/specs_for_test.h"
 
 namespace fairway {
 namespace {
@@ -177,6 +178,7 @@ class ChainOnTwoTest : public TwoExecutorsTest {
     ASSERT_TRUE(cluster.executables().Execute(session, f, {2}, {}, {3}).ok());
     cluster.arrays().Watch(session, 1, {3});
   }
+  uint64_t BindSequence(const std::vector<int32_t>& devices);
   uint64_t f = 0;
 };
 
@@ -256,9 +258,9 @@ TEST_F(ChainOnTwoTest, OneThatHadEndedOnItsOwnExecutorWaitsForWhatItTook) {
   End(c, 3, absl::InternalError("boom"));
 }
 
-TEST_F(ChainOnTwoTest, ASequenceThatHadEndedWellFailsIfWhatItTookDid) {
-  Start();
-  Define(2, {0}, {F32({4})}, {F32({4})});
+// Binds a program that is one sequence on `devices`: it runs executable 2 once.
+uint64_t ChainOnTwoTest::BindSequence(const std::vector<int32_t>& devices) {
+  Define(2, devices, {F32({4})}, {F32({4})});
   Sequence sequence;
   sequence.registers = 2;
   sequence.outputs = 1;
@@ -279,18 +281,44 @@ TEST_F(ChainOnTwoTest, ASequenceThatHadEndedWellFailsIfWhatItTookDid) {
   step.executables = {ExecutableId(2)};
   step.max_steps = 1;
   ProgramPlan plan;
-  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  const ArraySpec spec{DType::kF32, Shape{{4}},
+                       Sharding::Replicated(Positions(static_cast<int>(devices.size())))};
   plan.types = {{0, spec}};
   plan.values = {0, 0};
   plan.arguments = 1;
   plan.donated = {false};
   plan.steps = {step};
   plan.results = {1};
-  const auto program = cluster.programs().Bind(session, 0, {"p", plan, {{0}}, false});
-  ASSERT_TRUE(program.ok()) << program.status();
+  const auto program = cluster.programs().Bind(session, 0, {"p", plan, {devices}, false});
+  EXPECT_TRUE(program.ok()) << program.status();
+  return program.value_or(0);
+}
+
+// Both executors get the sequence while the computation before it still runs.
+TEST_F(ChainOnTwoTest, ASequenceOverBothIsLaunchedBeforeWhatItTakesIsThere) {
+  Start();
+  const uint64_t program = BindSequence({0, 2});
+  ASSERT_TRUE(cluster.programs().Run(session, program, {2}, {}, {5}).ok());
+  for (const ExecutorId e : {a, c}) {
+    Installed(e, 2);
+    Installed(e, uint64_t{1} << 62);
+  }
+  cluster.arrays().Watch(session, 2, {5});
+  const std::vector<std::string> lines = actions.Take();
+  EXPECT_THAT(lines, Contains(HasSubstr("e1 <- launch n4 id 3 gang ahead")));
+  EXPECT_THAT(lines, Contains(HasSubstr("e2 <- launch n4 id 3 gang ahead")));
+  for (const ExecutorId e : {a, c}) {
+    for (const uint64_t node : {2, 3, 4}) End(e, node);
+  }
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 2: OK"));
+}
+
+TEST_F(ChainOnTwoTest, ASequenceThatHadEndedWellFailsIfWhatItTookDid) {
+  Start();
+  const uint64_t program = BindSequence({0});
   ASSERT_TRUE(
       cluster.arrays().FullyReplicatedShard(session, 2, CopySemantics::kReuseInput, 4).ok());
-  ASSERT_TRUE(cluster.programs().Run(session, *program, {4}, {}, {5}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, program, {4}, {}, {5}).ok());
   Installed(a, 2);
   Installed(a, uint64_t{1} << 62);
   cluster.arrays().Watch(session, 2, {5});
