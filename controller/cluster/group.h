@@ -34,7 +34,7 @@ struct Group;
 struct Stored {
   std::vector<int32_t> blob_of_shard;
   std::vector<BytesRef> blobs;  // empty: they have not come, or nobody needs them any more
-  size_t bytes = 0;             // charged to the session
+  size_t bytes = 0;  // charged to the session; invariant: Session::stored is the sum of these
   // The group of the same shards on devices, once something there has read them. It refers to this.
   GroupId placed;
 };
@@ -44,7 +44,8 @@ struct Stake {
   size_t nodes = 0;         // nodes on the island that have not ended
   Group* groups = nullptr;  // the first of the list
   Group* walk = nullptr;    // the next one to be told of a loss
-  // The bytes and shards accounted for, by device from the island's first one on.
+  // The bytes and shards accounted for, by device from the island's first one on. Invariant: those
+  // of the charged groups.
   struct Held {
     int64_t bytes = 0;
     int shards = 0;
@@ -73,20 +74,27 @@ struct Group {
   GroupState state = GroupState::kPending;
   absl::Status error;  // kFailed
   NodeId cause;        // kFailed: the node that failed first
-  NodeId producer;     // until it has ended
+  NodeId producer;     // until it has ended; invariant: set if and only if the group is pending
 
-  int handle_refs = 0;        // views of client handles
-  int readers = 0;            // unfinished nodes that read the group
-  int queued_readers = 0;     // of `readers`, those that have no memory yet; of fetches, the paced
-  bool charged = false;       // its bytes are reserved on its devices
-  bool reserved = false;      // its producer has reserved them
-  bool leaving = false;       // counted by Admission::WillRelease; see MemoryRoom
+  // Invariant: a group has a view, a reader, a producer, or somebody who waits for it.
+  int handle_refs = 0;  // invariant: the views of client handles, programs and requests
+  int readers = 0;      // invariant: the unfinished nodes that read the group
+  // Invariant: of `readers`, those that have no memory yet; of fetches, the paced.
+  int queued_readers = 0;
+  bool charged =
+      false;  // its bytes are reserved on its devices; invariant: Stake::held counts them
+  bool reserved = false;  // its producer has reserved them
+  // Admission::will_release counts it. Invariant: it is charged or reserved, has no queued reader,
+  // and has no view or is deleted.
+  bool leaving = false;
   bool declared = false;      // executors know it
   bool launched = false;      // its producer was launched
   std::vector<bool> deleted;  // by shard; empty: none
   size_t num_deleted = 0;
   std::map<int32_t, BytesRef> inlined;  // by shard: bytes that came with the end of its producer
-  std::unique_ptr<Stored> stored;       // nullptr: the bytes lie in `places`
+  // nullptr: the bytes lie in `places`. Invariant: else it is not charged, declared or reserved,
+  // and is deleted as its placed group is.
+  std::unique_ptr<Stored> stored;
 
   struct Watcher {
     uint64_t watch;
@@ -94,6 +102,7 @@ struct Group {
   };
   // Nodes that wait until the group is settled; some may have ended. Once it is settled, the first
   // `num_told` of them know, and the group is in the worklist of its session until all do.
+  // Invariant: while there are any, that worklist exists.
   std::vector<NodeId> waiters;
   size_t num_told = 0;
   std::deque<Watcher> watchers;

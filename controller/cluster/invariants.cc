@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules that hold between any two events of the core, checked owner by owner.
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -208,6 +209,11 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
     if (unsettled != node->unsettled_inputs)
       return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id,
                    node->unsettled_inputs, unsettled);
+    const auto open = std::count_if(node->participants.begin(), node->participants.end(),
+                                    [](const Participant& p) { return !p.done; });
+    if (open != node->open_participants)
+      return Error(absl::StatusCode::kInternal, "node {} counts {} open participants, but has {}",
+                   id, node->open_participants, open);
     for (const Reservation& r : node->reservations) {
       if (!has_memory) break;
       used[r.device] += r.total();

@@ -25,7 +25,7 @@ namespace fairway {
 
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 
-//   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
+//   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone     (invariant: CanMove)
 // kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
 // (or, fetch: for the group). kPrepared: its executors know it; a receive works from here on, and
 // is launched if its bytes went with its commands. kPrepared -> kQueued when an executor is lost. A
@@ -54,15 +54,17 @@ struct Node {
   NodeKind kind = NodeKind::kLaunch;
   NodeState state = NodeState::kWaiting;
   IslandId island;
-  std::string name;            // for messages
-  std::vector<GroupId> reads;  // each once
-  std::vector<GroupId> outputs;
+  std::string name;              // for messages
+  std::vector<GroupId> reads;    // each once; invariant: all of them exist
+  std::vector<GroupId> outputs;  // invariant: all of them exist, and this is their producer
+  // Invariant: what its devices count as used while it is prepared or launched. Each device once.
   std::vector<Reservation> reservations;
   std::vector<Participant> participants;
+  // Invariant: of `reads`, those that are pending, and those of whose end it has not been told.
   int unsettled_inputs = 0;
   // Of `reads`: the failed ones, and those that are neither ready nor launched.
   int unlaunched_inputs = 0;
-  int open_participants = 0;
+  int open_participants = 0;  // invariant: those of `participants` that are not done
   bool inputs_ended = false;  // it has been told how all its inputs ended (Nodes::InputsEnded)
   bool after_inputs = false;  // it is queued only when its inputs have ended
   bool held() const { return state == NodeState::kWaiting && open_blobs == 0 && !stores; }
@@ -74,8 +76,10 @@ struct Node {
   // that cause is told first.
   absl::Status deferred;
   int64_t deferred_since = -1;
-  uint64_t watch = 0;       // the watch of the call that made it
-  size_t record_bytes = 0;  // about what the record holds; of launches and reshards
+  uint64_t watch = 0;  // the watch of the call that made it
+  // About what the record holds; of launches and reshards. Invariant: Session::node_records is the
+  // sum of these.
+  size_t record_bytes = 0;
 
   // kLaunch
   const ExecutableSpec* executable = nullptr;

@@ -51,18 +51,19 @@ struct Session {
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::map<uint64_t, PendingWatch> watches;
-  RecordCount node_records;  // bytes of nodes that have not ended
-  // Bytes of programs, of their sequences until these are forgotten, and of programs being bound.
+  RecordCount node_records;  // invariant: the sum of Node::record_bytes
+  // Invariant: the bytes of programs, of their sequences until these are forgotten, and of programs
+  // being bound.
   RecordCount program_records;
   std::unordered_map<uint64_t, size_t> binding;  // by key: bytes
-  RecordCount stored;                            // bytes of Group::stored
+  RecordCount stored;                            // invariant: the sum of Stored::bytes
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;
   };
   std::deque<InlinedEntry> inlined;  // oldest first; some of the groups may be gone
   int64_t inlined_bytes = 0;         // of `inlined`
-  int64_t fetching = 0;              // bytes under way: the sum of Node::pulling
+  int64_t fetching = 0;              // bytes under way; invariant: the sum of Node::pulling
   // Its share of the memory for fetched bytes: of those under way, and of those that came and that
   // somebody has yet.
   std::shared_ptr<MemoryBudget> fetched;
