@@ -66,9 +66,10 @@ struct DeviceSeat {
 };
 // `seats` are those of the executable's devices.
 CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats);
-// Adds to the reservation on `device`. The search for it begins at index `position`.
+// Adds to the reservation at `position`, which is that of `device`. At the end of `reservations` it
+// makes a new one; the caller knows that the device has none yet.
 void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
-                    int64_t temp, size_t position = SIZE_MAX);
+                    int64_t temp, size_t position);
 
 }  // namespace fairway
 

@@ -107,6 +107,7 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
     } else {
       executor.installs.erase(install);
     }
+    s.ChargeEnds(waiters.size());
     for (const Executor::Install::Waiter& waiter : waiters) {
       const Node* node = s.FindNode(waiter.node);
       if (node == nullptr) continue;
@@ -117,8 +118,11 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
       told.status = done.status;
     }
   }
-  for (Report::Inlined& inlined : report.inlined)
+  for (Report::Inlined& inlined : report.inlined) {
+    s.Charge(1);
+    s.ChargeBytes(inlined.bytes->size());
     s.groups.StoreInlined(id, inlined.shard, std::move(inlined.bytes));
+  }
   std::map<uint64_t, absl::Status> failures;
   std::map<uint64_t, std::map<int32_t, FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {
@@ -160,6 +164,7 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
   // In program order: a launch that was sent ahead of its inputs comes after them.
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a.second.node < b.second.node; });
+  s.ChargeEnds(all.size());
   for (const auto& [seq, open] : all) ended(seq, open);
   s.work.GoOn();
 }

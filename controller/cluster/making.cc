@@ -158,7 +158,7 @@ absl::StatusOr<Array> Cluster::Remaking::Copied(Session& session, const Array& s
       const ExecutorId executor = s.ExecutorOf(device.device)->id;
       group->places.push_back({executor, device.local_ordinal, device.device, place.bytes});
       group->shapes.push_back(from_group.shape(from.shard));
-      AddReservation(node->reservations, device.device, place.bytes, 0);
+      AddReservation(node->reservations, device.device, place.bytes, 0, node->reservations.size());
       const int64_t number = PartOf(source.spec.sharding, position);
       if (number >= 0 && place.executor != executor) {
         const auto [first, fresh] =

@@ -5,6 +5,7 @@
 // dependants, were admitted before it, as were nodes of other sessions that passed it. For the
 // oldest waiting node of an island, younger nodes that have not begun make room again.
 #include <algorithm>
+#include <cassert>
 
 #include "base/planted.h"
 #include "controller/cluster/state.h"
@@ -13,15 +14,13 @@ namespace fairway {
 
 void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
                     int64_t temp, size_t position) {
-  const bool there = position < reservations.size() && reservations[position].device == device;
-  auto it = there ? reservations.begin() + static_cast<std::ptrdiff_t>(position)
-                  : std::find_if(reservations.begin(), reservations.end(),
-                                 [&](const Reservation& r) { return r.device == device; });
-  if (it == reservations.end()) it = reservations.insert(it, Reservation{device, 0, 0, 0});
+  if (position == reservations.size()) reservations.push_back({device, 0, 0, 0});
+  Reservation& it = reservations[position];
+  assert(it.device == device);
   // More than any device has; sums of a few of these fit into 64 bits.
   constexpr int64_t kMost = 2 * Admission::kNoLimit;
-  it->output = std::min(it->output + Rounded(std::min(output, kMost)), kMost);
-  it->temp = std::min(it->temp + Rounded(std::min(temp, kMost)), kMost);
+  it.output = std::min(it.output + Rounded(std::min(output, kMost)), kMost);
+  it.temp = std::min(it.temp + Rounded(std::min(temp, kMost)), kMost);
 }
 
 Reservation* ReservationOn(Node& node, DeviceId device, size_t position) {

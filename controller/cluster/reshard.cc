@@ -127,7 +127,7 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
   group.places.push_back(
       {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes});
   group.shapes.push_back(remake.shapes[position]);
-  AddReservation(node.reservations, device.device, bytes, 0);
+  AddReservation(node.reservations, device.device, bytes, 0, node.reservations.size());
   for (const SourcePiece& piece : pieces) {
     const bool made = piece.made && !Planted(Bug::kMadeOfAnother);
     node.sources.push_back(made ? remake.out.shards[piece.source]

@@ -186,7 +186,7 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   node.reads = {group.id};
   node.outputs = {placed.id};
   for (const Place& place : group.places)
-    AddReservation(node.reservations, place.device, place.bytes, 0);
+    AddReservation(node.reservations, place.device, place.bytes, 0, node.reservations.size());
   node.record_bytes = stored.bytes;  // counts the bytes in its messages
   s.sessions.at(group.session).node_records.Add(node.record_bytes);
   s.nodes.Enqueue(node);

@@ -23,9 +23,6 @@ constexpr int64_t kRepeatedBytes = 256;
 // fetches.
 constexpr int kFetchedBytesOfAUnit = 18;
 constexpr int64_t kFetchUnits = 1000;
-// This many bytes that go with a command cost a unit: they are copied twice, into fresh memory. So
-// do bytes that answer a fetch at once: they may be copied into another order.
-constexpr size_t kCopiedBytesPerUnit = 4096;
 // What fetched bytes count for, at most: larger blocks come out of the memory for bytes in transit,
 // or are files.
 constexpr int64_t kMostCharged = int64_t{1} << 20;
@@ -138,7 +135,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
       if (place.bytes <= (fresh ? s.options.inline_upload_bytes : kRepeatedBytes)) {
         source.kind = ShardSource::Kind::kInline;
         source.bytes = node.blobs[blob];
-        s.Charge(source.bytes->size() / kCopiedBytesPerUnit);
+        s.ChargeBytes(source.bytes->size());
       } else if (fresh) {
         source.kind = ShardSource::Kind::kController;
         source.index = blob;
@@ -204,7 +201,7 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
   if (group.state == GroupState::kReady) {
     if (BytesRef bytes = s.groups.Inlined(group, ref.shard)) {
       ++s.transfers.inline_hits;
-      s.Charge(bytes->size() / kCopiedBytesPerUnit);
+      s.ChargeBytes(bytes->size());
       s.work.Fetched(session, token, std::move(bytes));
       return;
     }
@@ -243,7 +240,7 @@ void Cluster::Transfers::StartFetch(Node& node) {
   BytesRef bytes = s.groups.Inlined(*group, node.fetched.shard);
   if (bytes != nullptr) {
     ++inline_hits;
-    s.Charge(bytes->size() / kCopiedBytesPerUnit);
+    s.ChargeBytes(bytes->size());
   } else if (place.bytes == 0) {
     bytes = Blob::Make(0);
   }

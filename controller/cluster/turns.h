@@ -45,6 +45,8 @@ struct Turns {
   void Charge(uint64_t more) { units += more; }
   void ChargeShards(size_t shards) { units += 1 + shards / kShardsPerUnit; }
   void ChargeNamed(size_t shards) { units += shards / kNamedShardsPerUnit; }
+  void ChargeEnds(size_t ends) { units += ends / kEndsPerUnit; }
+  void ChargeBytes(size_t bytes) { units += bytes / kBytesPerUnit; }
 };
 
 }  // namespace fairway

@@ -56,7 +56,9 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Uploads::Put(Session& sessio
           {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
       group.shapes.push_back(shapes[position]);
       node.blob_of_shard.push_back(blob_of_shard[position]);
-      if (!store) AddReservation(node.reservations, device.device, bytes[position], 0);
+      if (!store)
+        AddReservation(node.reservations, device.device, bytes[position], 0,
+                       node.reservations.size());
     }
     group.producer = node.id;
     node.outputs = {group.id};
@@ -86,6 +88,7 @@ void Cluster::Uploads::Provide(NodeId upload, int32_t blob, const absl::StatusOr
         node->state != NodeState::kWaiting)
       continue;
     const std::vector<int32_t>& wanted = node->blob_of_shard;
+    s.ChargeShards(wanted.size());
     if (std::find(wanted.begin(), wanted.end(), blob) == wanted.end() ||
         node->blobs[blob] != nullptr)
       continue;

@@ -28,6 +28,9 @@ namespace fairway {
 // 256 shards that are walked, or 2 shards that an upload puts or a command names.
 inline constexpr uint64_t kShardsPerUnit = 256;
 inline constexpr uint64_t kNamedShardsPerUnit = 2;
+// Also 4 ends that a report tells, and 4 KiB that go with a command or come with a report.
+inline constexpr uint64_t kEndsPerUnit = 4;
+inline constexpr uint64_t kBytesPerUnit = 4096;
 // The units that one session may use before the next one has its slice.
 inline constexpr uint64_t kSliceUnits = 125;
 // A node of more pieces than this is prepared alone.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/ifrt/compile_request.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
@@ -82,6 +83,10 @@ absl::StatusOr<std::vector<int32_t>> Assignment(const xla::DeviceAssignmentProto
     for (int64_t r = 0; r < replicas; ++r)
       devices[r * partitions + p] = static_cast<int32_t>(ids[static_cast<int>(r)]);
   }
+  std::vector<int32_t> sorted = devices;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
+    return InvalidArgument("the device assignment names device {} twice", *twice);
   return devices;
 }
 
