@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/hostile.h"
 
-#include <algorithm>
-
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/programs.h"
 #include "controller/cluster/sessions.h"
+#include "controller/sessions/caps.h"
 #include "graph/lowering.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/world.h"
@@ -97,11 +96,11 @@ void Hostile::Step() {
   }
   if (!session_) Open();
   if (!session_) return StepIn(20000);
-  // Like a front door, reads no more while unfinished work holds more than its share.
-  const Cluster::Sessions::Backlog backlog =
-      world_.controller->cluster().sessions().BacklogOf(session_);
-  if (backlog.record_bytes > std::max<size_t>(backlog.record_room, 256 << 10))
+  // What a front door does while unfinished work holds too much.
+  if (!SessionCaps().MayRead(world_.controller->cluster().sessions().BacklogOf(session_), {})) {
+    world_.Count("hostile session is not read");
     return StepIn(r.Between(50, 1000));
+  }
   if (world_.controller->cluster().sessions().Busy(session_)) return StepIn(r.Between(1, 50));
   --left_;
   const bool over = deleted_ || arrays_.size() > kMostArrays;
