@@ -313,7 +313,6 @@ TEST(Lowering, MemoryIsThatOfTheWindow) {
   Maker one;
   one.program.graphs[0].results = {one.Compute(one.Computation("f", 1), 0, {one.Argument(0)})};
   EXPECT_EQ(std::get<ProgramPlan::RunSequence>(one.Lowered().steps[0]).temp_bytes, 64);
-  // More than can be counted is the most that can.
   m.binding.code[{f, 0}].temp_bytes = INT64_MAX;
   EXPECT_EQ(std::get<ProgramPlan::RunSequence>(m.Lowered().steps[0]).temp_bytes, INT64_MAX);
 }
@@ -385,11 +384,9 @@ TEST(Lowering, ALoopThatLeavesAllAsItIsIsNotThere) {
   Maker m;
   m.program.graphs.resize(2);
   m.program.graphs[1].results = {m.Argument(0, 1)};
-  const int f = m.Computation("f", 1);
   const ValueRef loop = m.Add(LoopNode{1, int64_t{1} << 62, {m.Argument(0)}});
-  m.program.graphs[0].results = {m.Compute(f, 0, {loop})};
-  const ProgramPlan plan = m.Lowered();
-  EXPECT_THAT(RunPlan(m, plan, {"x"}), ElementsAre("f(x)"));
+  m.program.graphs[0].results = {m.Compute(m.Computation("f", 1), 0, {loop})};
+  EXPECT_THAT(RunPlan(m, m.Lowered(), {"x"}), ElementsAre("f(x)"));
 }
 
 // Few steps with many results each: the values count, not only the steps.

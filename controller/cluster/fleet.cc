@@ -118,11 +118,8 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
       told.status = done.status;
     }
   }
-  for (Report::Inlined& inlined : report.inlined) {
-    s.Charge(1);
-    s.ChargeBytes(inlined.bytes->size());
+  for (Report::Inlined& inlined : report.inlined)
     s.groups.StoreInlined(id, inlined.shard, std::move(inlined.bytes));
-  }
   std::map<uint64_t, absl::Status> failures;
   std::map<uint64_t, std::map<int32_t, FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {

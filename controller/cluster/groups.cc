@@ -154,6 +154,8 @@ void Cluster::Groups::Collect(Group& group) {
 }
 
 void Cluster::Groups::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes) {
+  s.Charge(1);
+  s.ChargeBytes(bytes->size());
   Group* group = s.FindGroup(ref.group);
   if (group == nullptr || group->handle_refs == 0) return;
   // An executor is believed only about shards that it holds itself.
