@@ -32,6 +32,22 @@ absl::StatusOr<ParsedCompile> Parse(const xla::CompileOptionsProto& options,
   return ParseCompile(request, 8);
 }
 
+TEST(CompileRequestTest, AnAssignmentNamesEachDeviceOnce) {
+  xla::CompileOptionsProto options = OneDevice();
+  xla::ExecutableBuildOptionsProto& build = *options.mutable_executable_build_options();
+  build.set_num_partitions(3);
+  build.mutable_device_assignment()->set_replica_count(1);
+  build.mutable_device_assignment()->set_computation_count(3);
+  for (const int device : {5, 2, 4})
+    build.mutable_device_assignment()->add_computation_devices()->add_replica_device_ids(device);
+  const auto parsed = Parse(options);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->devices, (std::vector<int32_t>{5, 2, 4}));
+  build.mutable_device_assignment()->mutable_computation_devices(1)->set_replica_device_ids(0, 4);
+  EXPECT_EQ(Parse(options).status(),
+            absl::InvalidArgumentError("the device assignment names device 4 twice"));
+}
+
 TEST(CompileRequestTest, CompilerOptionsOfEveryTypeAreTakenInOneOrder) {
   xla::CompileOptionsProto options = OneDevice();
   auto& given = *options.mutable_env_option_overrides();
