@@ -17,10 +17,18 @@ constexpr milliseconds kConnectTimeout{5000};
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLastPause{1000};
 
+double Seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
 }  // namespace
 
-ControllerLink::ControllerLink(EventLoop& loop, std::string controller, Handler handler)
-    : loop_(loop), controller_(std::move(controller)), handler_(std::move(handler)) {}
+ControllerLink::ControllerLink(EventLoop& loop, std::string controller, Handler handler,
+                               milliseconds stalled_after)
+    : loop_(loop),
+      controller_(std::move(controller)),
+      handler_(std::move(handler)),
+      stalled_after_(stalled_after) {}
 
 void ControllerLink::Connect() {
   loop_.PostAfter(pause_, "connect", [this] { Dial(); });
@@ -78,6 +86,11 @@ void ControllerLink::Beat(uint64_t connection) {
   beat_ = now;
   if (now - heard_ > deadline_)
     return End(fmt::format("the controller was silent for {} ms", deadline_.count()));
+  if (!std::exchange(stalled_, now - heard_ > stalled_after_) && stalled_)
+    spdlog::warn(
+        "the controller at {} is stalled: it was silent for {:.1f} s. It is given up after {:.1f} "
+        "s",
+        controller_, Seconds(now - heard_), Seconds(deadline_));
   v1::ToController message;
   v1::Heartbeat* to = message.mutable_heartbeat();
   to->set_sequence(++beats_);

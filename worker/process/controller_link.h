@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The link of a worker's process (supervisor or executor) to its controller. It connects until that
-// succeeds, sends heartbeats, and gives up a controller that is silent for too long.
+// succeeds, sends heartbeats, logs that the controller is stalled, and gives up one that is silent
+// for too long.
 #ifndef FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
 #define FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
 
@@ -29,8 +30,10 @@ class ControllerLink {
     std::function<void(v1::Heartbeat&)> fill_heartbeat;
   };
 
-  // `controller`: host:port of its link port.
-  ControllerLink(EventLoop& loop, std::string controller, Handler handler);
+  // `controller`: host:port of its link port. `stalled_after`: the silence after which it is said
+  // once to be stalled.
+  ControllerLink(EventLoop& loop, std::string controller, Handler handler,
+                 std::chrono::milliseconds stalled_after = std::chrono::seconds(3));
 
   // Connects: the first time at once, later after a pause that doubles until a registration holds.
   void Connect();
@@ -64,6 +67,8 @@ class ControllerLink {
   uint64_t connection_ = 0;
   std::chrono::milliseconds pause_{0};  // before the next attempt
   bool failure_logged_ = false;
+  const std::chrono::milliseconds stalled_after_;
+  bool stalled_ = false;  // its silence has been logged
   std::chrono::milliseconds interval_{0};
   std::chrono::milliseconds deadline_{0};
   Clock::time_point heard_;  // the last message of the controller
