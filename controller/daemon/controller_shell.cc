@@ -365,6 +365,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.usage = cluster_->fleet().Usage();
   out.supervisors = hub_->Supervisors();
   out.stalled = hub_->Stalled();
+  out.loads = hub_->Loads();
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
   out.executor_fetches = executor_fetches_;

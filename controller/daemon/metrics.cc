@@ -80,6 +80,23 @@ void OfLinks(Exposition& out, const ControllerSnapshot& s) {
              s.commands_sent);
 }
 
+void OfLoads(Exposition& out, const ControllerSnapshot& s) {
+  const auto each = [&](auto value) {
+    for (const ExecutorStatus& executor : s.executors) {
+      const auto it = s.loads.find(executor.id);
+      if (it != s.loads.end())
+        out.Value(value(it->second),
+                  {{"worker", executor.spec.worker}, {"island", executor.spec.island}});
+    }
+  };
+  out.Family("fairway_executor_turn_units_max", "gauge",
+             "The most units of one turn of the executor's core.");
+  each([](const LoopLoad& load) { return load.turn_units; });
+  out.Family("fairway_executor_handler_cpu_seconds_max", "gauge",
+             "The most processor time of one handler of the executor's loop; 0: under 2 ms.");
+  each([](const LoopLoad& load) { return std::chrono::duration<double>(load.handler).count(); });
+}
+
 void ByIsland(Exposition& out, const ControllerSnapshot& s) {
   std::map<IslandId, std::string> names;
   for (const IslandStatus& island : s.islands) names[island.id] = island.name;
@@ -126,6 +143,7 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
     out.Value(it == s.stalled.end() ? 0 : static_cast<double>(it->second.count()) / 1000,
               {{"worker", executor.spec.worker}, {"island", executor.spec.island}});
   }
+  OfLoads(out, s);
   for (const ExecutorStatus& executor : s.executors) workers[executor.id] = executor.spec.worker;
   out.Family("fairway_device_memory_used_bytes", "gauge",
              "Device memory that arrays and running work hold.");

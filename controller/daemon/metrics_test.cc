@@ -26,6 +26,7 @@ ControllerSnapshot Example() {
                      .local_ordinal = 3,
                      .used = 4096});
   s.executor_fetches[ExecutorId(1)] = 2;
+  s.loads[ExecutorId(1)] = {.turn_units = 900, .handler = std::chrono::milliseconds(3)};
   s.transferred_bytes[{"a", "b"}] = 99;
   s.commands = {.messages = 5, .bytes = 500};
   s.reports = {.messages = 4, .bytes = 300};
@@ -53,6 +54,11 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   EXPECT_THAT(text, HasSubstr("\nfairway_core_units_total 5000\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_core_turn_units_max 1900\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_loop_handler_cpu_seconds_max 0.004\n"));
+  EXPECT_THAT(text,
+              HasSubstr("\nfairway_executor_turn_units_max{worker=\"w0\",island=\"\"} 900\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\nfairway_executor_handler_cpu_seconds_max{worker=\"w0\",island=\"\"} 0.003\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_sessions 3\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_nodes_total 6\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_link_messages_total{direction=\"to_executors\"} 5\n"));

@@ -15,6 +15,7 @@
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/status.h"
 #include "controller/daemon/link_traffic.h"
+#include "controller/daemon/loop_load.h"
 
 namespace fairway {
 
@@ -33,6 +34,7 @@ struct ControllerSnapshot {
   std::vector<IslandStatus> islands;
   std::vector<ExecutorStatus> executors;
   std::map<ExecutorId, std::chrono::milliseconds> stalled;
+  std::map<ExecutorId, LoopLoad> loads;
   std::vector<DeviceUsage> usage;
   std::set<std::string> supervisors;  // names of the workers whose supervisor is connected
 

@@ -266,7 +266,12 @@ void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
   reply.mutable_heartbeat_ack()->set_sequence(heartbeat.sequence());
   Reply(peer, reply);
   if (peer.role != Role::kExecutor) return;
-  const std::string& here = executors_[peer.executor]->spec.island;
+  Executor& executor = *executors_[peer.executor];
+  executor.load.turn_units = std::max(executor.load.turn_units, heartbeat.turn_units_max());
+  executor.load.handler =
+      std::max(executor.load.handler,
+               std::chrono::nanoseconds(static_cast<int64_t>(heartbeat.handler_cpu_ns_max())));
+  const std::string& here = executor.spec.island;
   for (const auto& pulled : heartbeat.pulled()) {
     uint64_t& before = peer.pulled[pulled.endpoint()];
     const auto source = island_of_endpoint_.find(pulled.endpoint());

@@ -20,6 +20,7 @@
 #include "controller/compile/compile_service.h"
 #include "controller/daemon/island_links.h"
 #include "controller/daemon/link_traffic.h"
+#include "controller/daemon/loop_load.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
 #include "graph/callback.h"
@@ -121,6 +122,8 @@ class WorkerHub {
   bool HasWorker(const std::string& island) const;
   // Executors that have been silent for some seconds, and for how long.
   std::map<ExecutorId, std::chrono::milliseconds> Stalled() const;
+  // What executors said of their loops with their heartbeats.
+  std::map<ExecutorId, LoopLoad> Loads() const;
   // Bytes that executors pulled from each other, by island (from, to), as of their last heartbeats.
   const std::map<std::pair<std::string, std::string>, uint64_t>& transferred_bytes() const {
     return transferred_bytes_;

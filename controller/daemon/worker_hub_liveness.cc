@@ -179,6 +179,12 @@ std::map<ExecutorId, milliseconds> WorkerHub::Stalled() const {
   return out;
 }
 
+std::map<ExecutorId, LoopLoad> WorkerHub::Loads() const {
+  std::map<ExecutorId, LoopLoad> out;
+  for (const auto& [id, executor] : executors_) out[id] = executor->load;
+  return out;
+}
+
 void WorkerHub::OnPulse(Peer& peer, const v1::Pulse& pulse) {
   const auto it = supervisors_.find(pulse.worker());
   if (it == supervisors_.end() || it->second->host != pulse.host() ||

@@ -42,6 +42,7 @@ struct WorkerHub::Executor {
   Clock::time_point cause_due;
   std::string link_cause;
   std::string refused;  // why it gets no more commands; its end is posted
+  LoopLoad load;
 };
 
 struct WorkerHub::Supervisor {

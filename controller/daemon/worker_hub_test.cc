@@ -523,6 +523,26 @@ TEST_F(WorkerHubTest, CountsBytesBetweenIslandsOnce) {
   EXPECT_THAT(hub_->transferred_bytes(), ElementsAre(Pair(Pair("island0", "island1"), 250)));
 }
 
+TEST_F(WorkerHubTest, KnowsTheLongestTurnOfAnExecutorsLoopOverItsIncarnations) {
+  const auto says = [&](FarEnd& executor, uint64_t units, uint64_t nanoseconds) {
+    v1::ToController message;
+    message.mutable_heartbeat()->set_turn_units_max(units);
+    message.mutable_heartbeat()->set_handler_cpu_ns_max(nanoseconds);
+    executor.Send(message);
+    Settle();
+    return hub_->Loads().at(ExecutorId(1));
+  };
+  auto executor = ConnectExecutor("w0", 11);
+  EXPECT_EQ(says(*executor, 900, 3000000).turn_units, 900u);
+  executor->link.reset();
+  Settle();
+  Advance(milliseconds(5000));
+  const auto again = ConnectExecutor("w0", 12);
+  const LoopLoad load = says(*again, 20, 4000000);
+  EXPECT_EQ(load.turn_units, 900u);
+  EXPECT_EQ(load.handler, std::chrono::milliseconds(4));
+}
+
 TEST_F(WorkerHubTest, TellsSupervisorsToStop) {
   const auto supervisor = ConnectSupervisor("w0");
   supervisor->received.clear();

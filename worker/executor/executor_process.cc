@@ -8,6 +8,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "async/timed.h"
 #include "base/host.h"
 #include "wire/link_codec.h"
 #include "worker/compiler/compile_wire.h"
@@ -279,6 +280,8 @@ void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
   to.set_buffers(counters.buffers);
   to.set_executables(counters.executables);
   to.set_crowded(*crowded_);
+  to.set_turn_units_max(counters.turn_units_max);
+  to.set_handler_cpu_ns_max(static_cast<uint64_t>(LongestHandlerHere().processor.count()));
   // XLA's code for CPUs takes some five mappings for each kernel. The next heartbeat reports the
   // result:
   blocking_.Run([crowded = crowded_, most = config_.max_mappings] {

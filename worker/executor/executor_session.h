@@ -56,6 +56,7 @@ class ExecutorSession final : public ExecutorActions {
     uint64_t launches = 0;
     size_t buffers = 0;
     size_t executables = 0;
+    uint64_t turn_units_max = 0;  // of the core
   };
 
   // Opens the data port at `data_bind`. Passes reports to `send`, at most one in a turn of the

@@ -31,6 +31,7 @@ ExecutorSession::Counters ExecutorSession::counters() const {
   out.launches = launches_;
   out.buffers = buffers_.size();
   out.executables = executables_.size();
+  out.turn_units_max = core_.work().most();
   return out;
 }
 
