@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "e2e"), str(HERE.parent / "support")]
@@ -28,12 +29,15 @@ class Seen:
     """The effects of a case on others."""
 
     said: str  # the hostile client's output
-    neighbour: dict  # steps, p50, p99, max in ms; or error
+    took: float  # seconds
+    neighbour: dict  # steps, those beside the case, p50, p99, max in ms; or error
     lost: int  # executors that did not survive
     logged_lost: bool  # whether the controller logged the loss of one
     turn_units: int  # the most units of one turn of the core
     handler_ms: float  # the most processor time of one handler of the controller's loop
     controller_mib: float  # the peak memory of the controller
+    executor_turn_units: int  # the most units of one turn of an executor's core
+    executor_handler_ms: float  # the most processor time of one handler of an executor's loop
     log: str
 
 
@@ -58,12 +62,16 @@ def run_case(case, state, seconds):
         }
         environment = clean_environment()
         neighbour = subprocess.Popen(
-            [NEIGHBOUR, cluster.address, str(2 * devices - 1)], env=environment, text=True,
+            [NEIGHBOUR, cluster.address, str(devices - 1 if case.same_island else 2 * devices - 1)],
+            env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        at["begins"] = neighbour.stdin.fileno()
         try:
             ready = neighbour.stdout.readline()
             assert ready == "ready\n", f"the neighbour did not start: {ready}"
+            began = time.monotonic()
             said = attack(case, at, environment)
+            took = time.monotonic() - began
             try:
                 told, _ = neighbour.communicate(timeout=60)
             except subprocess.TimeoutExpired:
@@ -75,17 +83,23 @@ def run_case(case, state, seconds):
         metrics = cluster.metrics()
         log = cluster.logs()
         return Seen(
-            said=said, neighbour=json.loads(told or '{"error": "it died"}'),
+            said=said, took=took, neighbour=json.loads(told or '{"error": "it died"}'),
             lost=len(set(executors) - set(left)), logged_lost="was lost" in log,
             turn_units=int(metrics.total("fairway_core_turn_units_max")),
             handler_ms=1e3 * metrics.total("fairway_loop_handler_cpu_seconds_max"),
-            controller_mib=peak_mib(controller.pid), log=log)
+            controller_mib=peak_mib(controller.pid),
+            executor_turn_units=int(most(metrics, "fairway_executor_turn_units_max")),
+            executor_handler_ms=1e3 * most(metrics, "fairway_executor_handler_cpu_seconds_max"), log=log)
+
+
+def most(metrics, name):
+    return max(metrics.by(name, "worker").values())
 
 
 def attack(case, at, environment):
     hostile = subprocess.Popen(
         [sys.executable, HERE / "hostile_cases.py", case.name, json.dumps(at)], env=environment, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[at["begins"]])
     try:
         return hostile.communicate(timeout=SECONDS)[0].strip()
     except subprocess.TimeoutExpired:
@@ -117,7 +131,8 @@ def main():
         n = seen.neighbour
         times = n.get("error") or f"{n['steps']} steps, p50 {n['p50']:.1f}, p99 {n['p99']:.1f}, max {n['max']:.0f} ms"
         print(f"{name}: {times}; turn {seen.turn_units} units, handler {seen.handler_ms:.1f} ms, "
-              f"controller {seen.controller_mib:.0f} MiB, executors lost {seen.lost}; {seen.said[-300:]}", flush=True)
+              f"controller {seen.controller_mib:.0f} MiB, executors: turn {seen.executor_turn_units} units, "
+              f"handler {seen.executor_handler_ms:.1f} ms, lost {seen.lost}; {seen.said[-300:]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 // A client with a device of its own, which runs a small step every millisecond and fetches its
 // result, until its standard input ends (hostile.py):
 //   neighbour ADDRESS DEVICE
-// Prints "ready" after the first step. At the end it prints one line of JSON: the number of steps
-// and their times in milliseconds, or the error that ended it.
+// Prints "ready" after the first step. A byte on its standard input says that the case begins. At
+// the end it prints one line of JSON: the number of steps, how many of them began and ended while
+// the case ran, and their times in milliseconds; or the error that ended it.
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,13 +24,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPeriod = std::chrono::milliseconds(1);
 
-// Waits until `until`. Returns whether standard input has ended.
-bool InputEnded(Clock::time_point until) {
+enum class Input { kNone, kBegun, kEnded };
+
+// Waits until `until`, or until standard input has a byte or has ended.
+Input WaitForInput(Clock::time_point until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   pollfd input{STDIN_FILENO, POLLIN, 0};
-  if (poll(&input, 1, std::max<int>(0, static_cast<int>(left.count()))) <= 0) return false;
+  if (poll(&input, 1, std::max<int>(0, static_cast<int>(left.count()))) <= 0) return Input::kNone;
   char byte;
-  return read(STDIN_FILENO, &byte, 1) <= 0;
+  return read(STDIN_FILENO, &byte, 1) <= 0 ? Input::kEnded : Input::kBegun;
 }
 
 [[noreturn]] void Fail(const std::string& error, size_t steps) {
@@ -55,8 +58,9 @@ int main(int argc, char** argv) {
   const auto program = session->Compile(twice, {device}).Get();
   if (!program.ok()) Fail(program.status().message(), 0);
   std::vector<double> took;
+  size_t before = 0;  // steps before the case began
   auto next = Clock::now();
-  do {
+  for (Input input = Input::kNone; input != Input::kEnded;) {
     const auto start = Clock::now();
     const float x = static_cast<float>(took.size() % 1000);
     const fairway::Array array =
@@ -70,8 +74,12 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
     }
     next = std::max(next + kPeriod, Clock::now());
-  } while (!InputEnded(next));
+    input = WaitForInput(next);
+    if (input == Input::kBegun) before = took.size();
+  }
+  // The last step may have ended after the case.
+  const size_t beside = took.size() - std::min(took.size(), before + 1);
   std::sort(took.begin(), took.end());
-  std::printf("{\"steps\": %zu, \"p50\": %.3f, \"p99\": %.3f, \"max\": %.3f}\n", took.size(),
-              At(took, 0.5), At(took, 0.99), took.back());
+  std::printf("{\"steps\": %zu, \"beside\": %zu, \"p50\": %.3f, \"p99\": %.3f, \"max\": %.3f}\n",
+              took.size(), beside, At(took, 0.5), At(took, 0.99), took.back());
 }

@@ -16,9 +16,17 @@ from raw_client import ALWAYS_COPY, REUSE, Session
 
 SECONDS = 1  # for cases without an end of their own
 
-# The most units of one turn of the core (Cluster::units): a slice of each session and uninterruptible work.
+# The most units of one turn: a slice of each session and uninterruptible work. Of the core (Cluster::units) and of
+# an executor's core (WorkMeter), which both have turns of 1,000.
 TURN_UNITS = 2500
+EXECUTOR_TURN_UNITS = 2500
 CONTROLLER_MIB = 1024
+
+# A neighbour that takes longer for one step stands still: not how fast it is, but that it goes on.
+LONGEST_STEP = 10
+LONGEST_STEP_IF_ALL_STOPS = 20  # the controller is stopped for 11 s
+# A case that takes longer than this leaves the neighbour time for a step, however busy the machine.
+BRIEF = 3
 
 # A loop that goes 2,000 times from one island to the other and back: 8,000 steps per call.
 MANY_STEPS = """# proto-file: proto/fairway/v1/program.proto
@@ -47,11 +55,18 @@ def test_nobody_else_is_hurt(name, tmp_path):
     case = CASES[name]
     seen = run_case(case, tmp_path, SECONDS)
     print(f"{name}: {seen.said}\nneighbour: {seen.neighbour}; the core's longest turn {seen.turn_units} units, "
-          f"the longest handler {seen.handler_ms:.1f} ms, controller {seen.controller_mib:.0f} MiB")
+          f"the longest handler {seen.handler_ms:.1f} ms, controller {seen.controller_mib:.0f} MiB; the executors' "
+          f"longest turn {seen.executor_turn_units} units, the longest handler {seen.executor_handler_ms:.1f} ms")
+    assert re.search(rf"^(?:{case.expects})$", seen.said, re.M | re.S), seen.said
     assert "error" not in seen.neighbour, seen.log
+    longest = LONGEST_STEP_IF_ALL_STOPS if case.stops_all else LONGEST_STEP
+    assert seen.neighbour["max"] < 1000 * longest, seen.log
+    if not case.stops_all and seen.took > BRIEF:
+        assert seen.neighbour["beside"] > 0, seen.log
     if not case.loses_executor:
         assert seen.lost == 0 and not seen.logged_lost, seen.log
     assert seen.turn_units <= TURN_UNITS
+    assert seen.executor_turn_units <= EXECUTOR_TURN_UNITS
     assert seen.controller_mib <= CONTROLLER_MIB
 
 
