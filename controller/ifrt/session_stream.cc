@@ -41,6 +41,8 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
   for (size_t handled = 1; !unhandled_.empty(); ++handled) {
     if (LeavesTooMuchUnread()) return Going::kLater;
     if (session->Busy() || handled > kRequestsOfATurn) return Going::kSoon;
+    // Also at the first one: each request may end its turn, as a call of a long program does.
+    if (handled == 1 && !session->MayRead()) return Going::kLater;
     if (session->WorkDone() >= until) return session->MayRead() ? Going::kSoon : Going::kLater;
     std::unique_ptr<Request> request = std::move(unhandled_.front());
     unhandled_.pop_front();

@@ -2,6 +2,7 @@
 // The service over real gRPC on loopback.
 #include "controller/native/grpc_service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <thread>
@@ -23,6 +24,8 @@ using ::testing::HasSubstr;
 
 // Less than the real limit, because a message of that size takes seconds to send.
 constexpr int kMaxMessage = 64 << 20;
+// Unfinished nodes above which a session is not read; four times as many while it waits for bytes.
+constexpr size_t kMostNodes = 1000;
 
 class NativeGrpcTest : public testing::Test {
  protected:
@@ -120,7 +123,9 @@ class NativeGrpcTest : public testing::Test {
 
   EventLoop loop_;
   TestCluster cluster_;
-  NativeDoor door_{&cluster_.cluster(), &cluster_.compiler(), {.caps = {}, .server = "test"}};
+  NativeDoor door_{&cluster_.cluster(),
+                   &cluster_.compiler(),
+                   {.caps = {.max_queued_nodes = kMostNodes}, .server = "test"}};
   NativeGrpcService service_{&loop_, &door_};
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
@@ -272,6 +277,35 @@ TEST_F(NativeGrpcTest, AClientThatDoesNotReadIsNotReadFrom) {
       if (answer.id() >= 5) ++answers;
     }
   }
+}
+
+// Each request takes a turn of its own.
+TEST_F(NativeGrpcTest, NoMoreLongRequestsAreHandledWhileTooMuchOfTheirWorkWaits) {
+  constexpr size_t kCopies = 2000;
+  const auto session = Open(), other = Open();
+  v1::ClientMessage message;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      fmt::format("requests {{ put {{ array: 1 {} bytes {{ upload: 1 size: 4 }} }} }}", Spec(4)),
+      &message));
+  for (uint64_t next = 2; message.requests_size() < 21;) {
+    v1::Copy& copy = *message.add_requests()->mutable_copy();
+    copy.set_semantics(v1::COPY_SEMANTICS_ALWAYS_COPY);
+    for (size_t i = 0; i < kCopies; ++i) {
+      copy.add_arrays(1);
+      copy.add_results(next++);
+    }
+  }
+  ASSERT_TRUE(session->stream->Write(message));
+  size_t most = 0;
+  for (int looks = 0; looks < 300 || most < kCopies; ++looks) {
+    other->Say("requests { id: 2 ping {} }");
+    other->Hear();
+    most = std::max(most, InLoop([&] { return cluster_.cluster().inspection().counts().nodes; }));
+  }
+  EXPECT_LE(most, 4 * kMostNodes + 2 * kCopies);
+  session->context.TryCancel();
+  other->context.TryCancel();
+  WaitForNoSession();
 }
 
 TEST_F(NativeGrpcTest, ShutdownAnswersWithUnavailableUntilTheClientLeaves) {

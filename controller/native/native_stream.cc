@@ -70,7 +70,8 @@ NativeStream::Going NativeStream::HandleAll(std::vector<ClientBatch> items) {
       if (handled == 0) until = session_->WorkDone() + kUnitsOfATurn;
       if (session_->Busy() || handled == kRequestsOfATurn) return Going::kSoon;
       if (session_->WorkDone() >= until) return session_->MayRead() ? Going::kSoon : Going::kLater;
-      if (++handled % kRequestsBetweenLooks == 0 && (!session_->MayRead() || LeavesTooMuchUnread()))
+      // Also at the first one: each request may end its turn, as a call of a long program does.
+      if (handled++ % kRequestsBetweenLooks == 0 && (!session_->MayRead() || LeavesTooMuchUnread()))
         return Going::kLater;
       session_->Handle(*batch.message->mutable_requests(next_request_));
     }
