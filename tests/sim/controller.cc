@@ -124,6 +124,7 @@ void Controller::NoteLaunch(Member& member, const Launch& launch) {
     sequence.last = LaunchId(launch.launch_id.value + prepared.steps - 1);
     sequence.places = prepared.places;
     sequence.members.emplace_back(member.machine, member.session);
+    if (launch.ahead && sequence.members.size() == 2) world_.Count("sequence over executors ahead");
     return;
   }
   auto& gang = world_.GangOf(world_.epoch, launch.node, launch.launch_id);

@@ -3,11 +3,13 @@
 #ifndef FAIRWAY_TESTS_SIM_COVERAGE_H_
 #define FAIRWAY_TESTS_SIM_COVERAGE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "tests/sim/world.h"
 
@@ -21,29 +23,36 @@ class Coverage {
   }
   uint64_t steps() const { return steps_; }
 
-  // Prints the table. Returns whether at least 95 % happened; with `streams`, also on streams.
+  // Prints the table. Returns whether everything happened that is not in kMayBeAbsent; with
+  // `streams`, also launches on streams.
   bool Print(bool streams) const {
-    size_t happened = 0;
-    size_t legal = 0;
+    size_t happened = 0, legal = 0, missing = 0;
     const auto line = [&](const std::string& name) {
       const auto it = counts_.find(name);
       const uint64_t count = it == counts_.end() ? 0 : it->second;
+      const bool may_be = std::ranges::find(kMayBeAbsent, name) != kMayBeAbsent.end();
       ++legal;
       happened += count > 0 ? 1 : 0;
-      std::puts(fmt::format("{:<44} {:>10}{}", name, count, count == 0 ? "   NEVER" : "").c_str());
+      missing += count == 0 && !may_be ? 1 : 0;
+      std::puts(fmt::format("{:<44} {:>10}{}", name, count,
+                            count > 0 ? ""
+                            : may_be  ? "   never, as it may be"
+                                      : "   NEVER")
+                    .c_str());
     };
+    // The core counts each legal move (CanMove), also those that never happened.
     for (const auto& [name, count] : counts_) {
       if (name.starts_with("move ")) line(name);
     }
     for (const char* name : kEvents) line(name);
     if (streams) line("launch on a stream");
-    const double percent = 100.0 * static_cast<double>(happened) / static_cast<double>(legal);
-    std::puts(
-        fmt::format("transition coverage: {} of {} ({:.1f} %)", happened, legal, percent).c_str());
-    return percent >= 95 && (!streams || counts_.contains("launch on a stream"));
+    std::puts(fmt::format("happened: {} of {}; missing: {}", happened, legal, missing).c_str());
+    return missing == 0;
   }
 
  private:
+  // So rare that 3,000 seeds may have none.
+  static constexpr std::array<std::string_view, 0> kMayBeAbsent = {};
   static constexpr std::array kEvents = {"install",
                                          "code forgotten",
                                          "install fails",
@@ -96,10 +105,13 @@ class Coverage {
                                          "launch runs out of memory",
                                          "receive runs out of memory",
                                          "hostile request of many arrays",
+                                         "hostile request beyond its share",
+                                         "hostile session is not read",
                                          "hostile program",
                                          "answer to the neighbour",
                                          "bitcast",
                                          "argument as result",
+                                         "array without bytes",
                                          "reshard by several nodes",
                                          "copy aliases",
                                          "copy donates",
@@ -128,6 +140,8 @@ class Coverage {
                                          "step left out",
                                          "branch left out",
                                          "sequence read",
+                                         "sequence over executors ahead",
+                                         "sequential program",
                                          "fetched",
                                          "watched",
                                          "failed: UNKNOWN",

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kElements = 24;  // of each of its arrays
 constexpr size_t kMostArrays = 6000;
+constexpr size_t kMostOfScarce = 12000;  // more than its share where records are scarce
 
 ArraySpec Tiled(const std::vector<int32_t>& devices) {
   std::vector<int64_t> tiles(devices.size());
@@ -103,7 +104,8 @@ void Hostile::Step() {
   }
   if (world_.controller->cluster().sessions().Busy(session_)) return StepIn(r.Between(1, 50));
   --left_;
-  const bool over = deleted_ || arrays_.size() > kMostArrays;
+  const bool scarce = world_.config.scarce_records;
+  const bool over = deleted_ || arrays_.size() > (scarce ? kMostOfScarce : kMostArrays);
   switch (over ? 0 : r.Below(arrays_.empty() ? 2 : 14)) {
     case 0:
       Destruct(over || r.Percent(10));
@@ -177,7 +179,8 @@ void Hostile::Copy() {
   Random& r = world_.random;
   const bool alias = r.Percent(50);
   // Copies one array many times: all must lie on the same devices.
-  const std::vector<uint64_t> in(r.Between(20, alias ? 800 : 120), r.Pick(arrays_));
+  const int64_t most = !alias ? 120 : world_.config.scarce_records ? 5000 : 800;
+  const std::vector<uint64_t> in(r.Between(20, most), r.Pick(arrays_));
   world_.controller->cluster().arrays().Copy(
       session_, in, std::nullopt, std::nullopt,
       alias ? CopySemantics::kReuseInput : CopySemantics::kAlwaysCopy, {}, Keeps("copy"));

@@ -89,6 +89,7 @@ void Client::DoPut() {
       spec.sharding.fully_replicated() && !shared ? static_cast<int64_t>(devices.size()) : 1;
   const bool stored = Total(spec.shape) * copies <= world_.config.cluster.stored_array_bytes;
   if (stored) world_.Count("put is stored");
+  if (spec.shape.num_elements() == 0) world_.Count("array without bytes");
   std::vector<int32_t> blobs;
   for (size_t i = 0; i < devices.size(); ++i) blobs.push_back(shared ? 0 : static_cast<int32_t>(i));
   std::vector<uint64_t> values;

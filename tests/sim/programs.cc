@@ -243,7 +243,10 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   // In slices, as in the daemon: other operations may come in between.
   Cluster& cluster = world_.controller->cluster();
   const bool sequential = r.Percent(25);
-  if (sequential) world_.sequential.insert(session_);
+  if (sequential) {
+    world_.sequential.insert(session_);
+    world_.Count("sequential program");
+  }
   ProgramSource source{made.program.name, *std::move(plan), slices, sequential};
   const uint64_t token = next_token_++;
   const absl::Status reserved =

@@ -62,7 +62,7 @@ void World::Setup() {
   config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, 6));
   config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
-  if (r.Percent(30)) config.turn_delay = 10000;
+  if (r.Percent(30)) config.turn_delay = r.Percent(70) ? 10000 : 200000;
   if (r.Percent(20)) config.unit_time = r.Between(2, 50);
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
@@ -104,7 +104,9 @@ void World::SetupHostile() {
   config.operations = static_cast<int>(r.Between(10, 50));
   config.memory = r.Percent(70) ? 0 : 64 * r.Between(40, 400);
   config.cluster.turn_units = static_cast<uint64_t>(r.Percent(50) ? r.Between(50, 300) : 2000);
-  if (r.Percent(50)) config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;
+  config.scarce_records = r.Percent(50);
+  if (config.scarce_records)
+    config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;
   config.cluster.node_pieces = 512;
   // The neighbour is tested against the others' work, without these faults.
   config.controller_losses = config.stops = 0;

@@ -40,16 +40,17 @@ struct Config {
   int64_t duration = 2000;  // of a computation, at most
   int losses = 0;           // executors lost
   int controller_losses = 0;
-  int stops = 0;             // of the controller's loop, for a while
-  int cut_percent = 0;       // of pulls: they fail though both ends live
-  int lone_percent = 0;      // of launches on an executor: they fail there alone
-  int full_percent = 0;      // of launches and receives: the runtime runs out of memory
-  int64_t deadline = 0;      // for silent executors, microseconds
-  int hostile = 0;           // sessions that ask for as much as they can, beside a neighbour
-  std::string reserved;      // the neighbour's island
-  int failing_percent = 0;   // of computations
-  int64_t turn_delay = 200;  // at most, before a turn that the core wants
-  int64_t fetched_for = 0;   // at most, before a client takes what it has fetched
+  int stops = 0;                // of the controller's loop, for a while
+  int cut_percent = 0;          // of pulls: they fail though both ends live
+  int lone_percent = 0;         // of launches on an executor: they fail there alone
+  int full_percent = 0;         // of launches and receives: the runtime runs out of memory
+  int64_t deadline = 0;         // for silent executors, microseconds
+  int hostile = 0;              // sessions that ask for as much as they can, beside a neighbour
+  std::string reserved;         // the neighbour's island
+  bool scarce_records = false;  // so little memory for records that hostile sessions are refused
+  int failing_percent = 0;      // of computations
+  int64_t turn_delay = 200;     // at most, before a turn that the core wants
+  int64_t fetched_for = 0;      // at most, before a client takes what it has fetched
   uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
