@@ -81,8 +81,8 @@ struct Group {
   int readers = 0;      // invariant: the unfinished nodes that read the group
   // Invariant: of `readers`, those that have no memory yet; of fetches, the paced.
   int queued_readers = 0;
-  bool charged =
-      false;  // its bytes are reserved on its devices; invariant: Stake::held counts them
+  // Its bytes are reserved on its devices. Invariant: Stake::held counts them.
+  bool charged = false;
   bool reserved = false;  // its producer has reserved them
   // Admission::will_release counts it. Invariant: it is charged or reserved, has no queued reader,
   // and has no view or is deleted.
