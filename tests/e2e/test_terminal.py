@@ -199,7 +199,7 @@ def test_info_prints_islands_versions_and_the_round_trip(cluster):
 
 
 def test_a_package_of_another_version_than_the_controller_is_told_in_one_line(cluster):
-    code = "import fairway; fairway.__version__ = '0.0.9'\n" + START
+    code = "from fairway import connection; connection.package_version = lambda: '0.0.9'\n" + START
     with Terminal("-c", code, env=cluster.jax_environment()) as terminal:
         status, text = terminal.end()
     assert (status, text) == (0, (

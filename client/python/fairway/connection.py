@@ -7,6 +7,7 @@ and log a line a second, so a plain TCP connection tries the address first.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import socket
 from typing import Any
@@ -137,13 +138,20 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     return client
 
 
+def package_version() -> str | None:
+    """The version of the installed package. Not `fairway.__version__`: `fairway` may be a folder of the user's."""
+    try:
+        return importlib.metadata.version("fairway")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def _compare_versions(client: Any, where: str) -> None:
     """Tells once if the controller and this package are of different versions."""
-    import fairway
-
     theirs = getattr(next(iter(client.devices()), None), "controller_version", None)
-    if theirs and theirs != fairway.__version__:
-        notices.say("version", f"the controller at {where} is {theirs}, this package {fairway.__version__}; if "
+    ours = package_version()
+    if theirs and ours and theirs != ours:
+        notices.say("version", f"the controller at {where} is {theirs}, this package {ours}; if "
                     "something fails that should not, install the package of the controller's version")
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 import os
 import statistics
@@ -109,11 +108,7 @@ def _versions(client: Any, device: Any) -> str:
     import jax
     import jaxlib
 
-    try:
-        package = importlib.metadata.version("fairway")
-    except importlib.metadata.PackageNotFoundError:
-        package = "?"
-    found = [f"fairway {package}", f"jax {jax.__version__}", f"jaxlib {jaxlib.__version__}"]
+    found = [f"fairway {connection.package_version() or '?'}", f"jax {jax.__version__}", f"jaxlib {jaxlib.__version__}"]
     controller = getattr(device, "controller_version", None)
     if controller:
         found.append(f"controller {controller}")
