@@ -45,7 +45,11 @@ def gone(pid):
 
 def children(pid):
     tasks = pathlib.Path("/proc", str(pid), "task")
-    return [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+    found = []
+    for task in tasks.iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def test_it_compiles_by_the_assembler(without_nvjitlink):
