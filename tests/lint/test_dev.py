@@ -8,8 +8,6 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
 DEV = pathlib.Path(__file__).resolve().parents[2] / "dev"
 
 
@@ -49,7 +47,7 @@ def test_a_ctest_that_fails_is_told(tmp_path):
     assert done.returncode == 8
 
 
-def test_each_phase_of_ci_has_a_budget_and_two_cores_take_45_minutes_for_all():
+def test_each_phase_of_ci_has_a_budget_and_together_they_are_45_minutes():
     script, page = DEV.read_text(), (DEV.parent / "docs" / "testing.md").read_text()
     page = page.partition("## The simulation")[0]
     named = re.search(r"^PHASES=\((.*)\)", script, re.M)[1].split()
@@ -57,48 +55,7 @@ def test_each_phase_of_ci_has_a_budget_and_two_cores_take_45_minutes_for_all():
     phases = {"set-up"}.union(*(re.findall(r"\bphase ([\w-]+)", body) for body in bodies))
     budgets = {name: int(seconds) for name, seconds in re.findall(r"^\| ([\w-]+) \| (\d+) \|", page, re.M)}
     assert budgets.keys() == phases
-    assert sum(budgets.values()) <= 2 * 45 * 60 * 0.95  # at times a core has nothing to do
-
-
-BURN = "python3 -c 'import time; all(time.process_time() < 2 for _ in iter(int, 1))'"
-
-
-def beside(folder, here, there):
-    """Runs the phase `lint` as `here` says and the phase `asan` beside it as `there` says, both in bash."""
-    functions = [re.search(rf"^{name}\(\) \{{.*?^\}}$", DEV.read_text(), re.M | re.S)[0] for name in (
-        "read_cpu", "budget_of", "phase", "start_beside", "stop_beside", "join_beside", "summarize")]
-    code = "\n".join(["set -euo pipefail", "say() { echo \"$@\"; }", *functions, "PASSED=0 FAILED=0 SUMMARY=()",
-                      f"here() {{ {here}; }}", f"there() {{ {there}; }}",
-                      "phase_asan() { phase ctest-asan there || true; }",
-                      "start_beside asan", "phase lint here || true", "join_beside", "summarize"])
-    return subprocess.Popen(["bash", "-c", code], env={**os.environ, "LOGS": str(folder)}, cwd=DEV.parent, text=True,
-                            stdout=subprocess.PIPE)
-
-
-def test_phases_beside_others_are_counted_by_themselves(tmp_path):
-    # The phase here ends when the one beside has ended, whose time does not count for it.
-    process = beside(tmp_path, f"while [ ! -f {tmp_path}/beside ]; do sleep 0.1; done", BURN)
-    output = process.communicate(timeout=120)[0]
-    assert process.returncode == 0, output
-    told = re.search(r"^lint .* (\d+) s of processor, budget 5 s\nctest-asan .* (\d+) s of processor, .*\n2 passed, 0 failed$",
-                     output, re.M)
-    assert told and int(told[1]) < 2 <= int(told[2]) + 1, output
-    assert "beside: ctest-asan" in output
-
-
-@pytest.mark.parametrize("there, said", [("false", "1 passed, 1 failed"), ("kill -KILL $BASHPID", "1 passed, 1 failed")])
-def test_what_fails_beside_fails_all(tmp_path, there, said):
-    process = beside(tmp_path, "true", there)
-    output = process.communicate(timeout=120)[0]
-    assert process.returncode != 0
-    assert said in output
-
-
-def test_phases_beside_end_with_the_script(tmp_path):
-    process = beside(tmp_path, f"while [ ! -f {tmp_path}/pid ]; do sleep 0.1; done; exit 3",
-                     f"sleep 1000 & echo $! >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; wait")
-    process.communicate(timeout=120)  # the pipe closes when nobody beside is left
-    assert process.returncode == 3
+    assert sum(budgets.values()) <= 45 * 60
 
 
 def test_the_summary_tells_a_phases_times_and_budget(tmp_path):
