@@ -13,12 +13,20 @@ namespace {
 
 using ::testing::StartsWith;
 
-// To put a shard, and to name it to its executor, takes half a microsecond each.
-TEST(UnitsTest, APutToManyDevicesCountsItsShards) {
-  ClusterOptions options;
-  options.stored_array_bytes = -1;
+// A core whose uploads go to executors at once.
+class UnitsTest : public ::testing::Test {
+ protected:
+  static ClusterOptions Options() {
+    ClusterOptions options;
+    options.stored_array_bytes = -1;
+    return options;
+  }
   Recorder actions;
-  Cluster cluster(options, &actions);
+  Cluster cluster{Options(), &actions};
+};
+
+// To put a shard, and to name it to its executor, takes half a microsecond each.
+TEST_F(UnitsTest, APutToManyDevicesCountsItsShards) {
   constexpr int kDevices = 500;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", kDevices)).ok());
   const SessionId session = cluster.sessions().Open("t").value();
@@ -37,11 +45,7 @@ TEST(UnitsTest, APutToManyDevicesCountsItsShards) {
 }
 
 // The bytes are copied into a message, and the message into a frame.
-TEST(UnitsTest, BytesThatGoWithACommandCount) {
-  ClusterOptions options;
-  options.stored_array_bytes = -1;
-  Recorder actions;
-  Cluster cluster(options, &actions);
+TEST_F(UnitsTest, BytesThatGoWithACommandCount) {
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", 1)).ok());
   const SessionId session = cluster.sessions().Open("t").value();
   const auto put = cluster.arrays().Put(
@@ -54,11 +58,7 @@ TEST(UnitsTest, BytesThatGoWithACommandCount) {
 }
 
 // Each blob of an upload is looked for among the shards of its node.
-TEST(UnitsTest, TheBytesOfOneOfManyShardsCountTheShards) {
-  ClusterOptions options;
-  options.stored_array_bytes = -1;
-  Recorder actions;
-  Cluster cluster(options, &actions);
+TEST_F(UnitsTest, TheBytesOfOneOfManyShardsCountTheShards) {
   constexpr int kDevices = 4096;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", kDevices)).ok());
   const SessionId session = cluster.sessions().Open("t").value();
@@ -73,7 +73,7 @@ TEST(UnitsTest, TheBytesOfOneOfManyShardsCountTheShards) {
 }
 
 // What a report tells counts where it is read, though what follows is left to a turn.
-TEST(UnitsTest, TheEndsAndBytesOfAReportCount) {
+TEST(ReportUnitsTest, TheEndsAndBytesOfAReportCount) {
   ClusterOptions options;
   options.stored_array_bytes = -1;
   options.turn_units = 1;
