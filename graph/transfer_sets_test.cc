@@ -37,9 +37,9 @@ TEST(TransferSets, EqualSetsHaveTheSameNumber) {
   }
 }
 
-// Listed, each of these sets has 450 million members.
+// Listed, each of these sets has 50 million members.
 TEST(TransferSets, WhatIsGatheredInALoopTakesLittle) {
-  constexpr int32_t kRounds = 30'000;
+  constexpr int32_t kRounds = 10'000;
   TransferSets sets;
   int32_t even = sets.One(0), odd = sets.One(1), both = sets.Union(even, odd);
   for (int32_t i = 1; i < kRounds; ++i) {

@@ -47,7 +47,7 @@ def unpacked(wheel, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def roots():
-    folder = ROOT / "build" / "wheel-roots"
+    folder = ROOT / "build" / "wheel-roots" / os.environ.get("PYTEST_XDIST_WORKER", "alone")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     yield folder
@@ -164,7 +164,8 @@ def test_a_second_packing_gives_the_same_bytes(wheel):
 # ---- used ----
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+@pytest.mark.parametrize("suite", [
+    pytest.param(suite, marks=pytest.mark.xdist_group(suite)) for suite in ("bookworm", "trixie")])
 def test_three_commands_train_a_pipeline_and_uninstalling_leaves_nothing(suite, wheel, other, roots):
     with bare.Bare(suite, roots / suite) as system:
         print(f"\n==== Debian {suite}: downloads took {system.download(wheel):.1f} s")
