@@ -40,6 +40,28 @@ absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload) {
   return request;
 }
 
+std::string Encode(const WirePush& push, std::string_view bytes) {
+  std::string out(kPushNameBytes, '\0');
+  out.reserve(kPushNameBytes + bytes.size());
+  std::memcpy(out.data(), &push.name.launch, 8);
+  std::memcpy(out.data() + 8, &push.name.round, 4);
+  std::memcpy(out.data() + 12, &push.name.part, 4);
+  std::memcpy(out.data() + 16, &push.to.value, 8);
+  std::memcpy(out.data() + 24, &push.name.from.value, 8);
+  out.append(bytes);
+  return out;
+}
+
+WirePush DecodePush(const char* payload) {
+  WirePush push;
+  std::memcpy(&push.name.launch, payload, 8);
+  std::memcpy(&push.name.round, payload + 8, 4);
+  std::memcpy(&push.name.part, payload + 12, 4);
+  std::memcpy(&push.to.value, payload + 16, 8);
+  std::memcpy(&push.name.from.value, payload + 24, 8);
+  return push;
+}
+
 std::string EncodeStatus(const absl::Status& status) {
   const auto code = static_cast<uint32_t>(status.code());
   std::string text = Text(status);
@@ -65,7 +87,19 @@ void ClientStream::Pull(PendingPull pull) {
   Kick();
 }
 
+void ClientStream::Push(PendingPush push) {
+  pushes_.push_back(std::move(push));
+  Kick();
+}
+
 bool ClientStream::NextFrame(OutFrame& frame) {
+  if (!pushes_.empty()) {
+    frame.header.type = kPush;
+    frame.own = std::move(pushes_.front().payload);
+    frame.owner = std::move(pushes_.front().pending);
+    pushes_.pop_front();
+    return true;
+  }
   if (unsent_.empty()) return false;
   const auto& [id, request] = unsent_.front();
   frame.header.type = kPull;
@@ -150,6 +184,7 @@ void ClientStream::End(uint64_t id, absl::Status status) {
 
 void ClientStream::OnStreamClosed(absl::Status status) {
   unsent_.clear();
+  pushes_.clear();
   const std::string why = status.ok() ? "it closed the connection" : Text(status);
   while (!pulls_.empty()) {
     End(pulls_.begin()->first,

@@ -27,6 +27,12 @@ struct PendingPull {
   uint64_t received = 0;
 };
 
+// A push that was not given to the socket.
+struct PendingPush {
+  std::string payload;  // Encode(WirePush)
+  std::shared_ptr<void> pending;
+};
+
 // Owned by the plane. When it ends, all its pulls fail; the plane makes a new stream for the next
 // pull.
 class ClientStream final : public FrameStream {
@@ -43,6 +49,7 @@ class ClientStream final : public FrameStream {
         on_end_(std::move(on_end)) {}
 
   void Pull(PendingPull pull);
+  void Push(PendingPush push);
 
  protected:
   bool NextFrame(OutFrame& frame) override;
@@ -69,6 +76,7 @@ class ClientStream final : public FrameStream {
   uint64_t next_id_ = 1;
   std::map<uint64_t, PendingPull> pulls_;
   std::deque<std::pair<uint64_t, WireRequest>> unsent_;
+  std::deque<PendingPush> pushes_;
   bool takes_ = false;         // the result of Takes for the present frame
   std::vector<char> scratch_;  // for error texts, and bytes that nobody wants
 };

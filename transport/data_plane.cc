@@ -38,7 +38,8 @@ struct LoopSide {
   EventLoop& loop;
   OnPull on_pull;
   bool closed = false;
-  OnPull on_round;  // used only by the I/O thread
+  OnPull on_round;  // used only by the I/O thread, as on_push is
+  OnPush on_push;
 };
 
 // All connections. Everything but Post runs on the I/O thread.
@@ -77,11 +78,25 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     Peer& peer = entry->second;
     if (peer.stream != nullptr) return peer.stream->Pull(std::move(pull));
     peer.waiting.push_back(std::move(pull));
-    if (!fresh) return;
+    if (fresh) Connect(endpoint);
+  }
+
+  void Connect(const std::string& endpoint) {
     ConnectSocket(io_, endpoint, kConnectTimeout,
                   [this, endpoint](absl::StatusOr<StreamSocket> socket) {
                     Connected(endpoint, std::move(socket));
                   });
+  }
+
+  void Push(const std::string& endpoint, data::PendingPush push) {
+    const auto [entry, fresh] = peers_.try_emplace(endpoint);
+    Peer& peer = entry->second;
+    if (peer.stream != nullptr) return peer.stream->Push(std::move(push));
+    peer.pushes.push_back(std::move(push));
+    if (fresh) Connect(endpoint);
+  }
+  void RetryPushes() {
+    for (const auto& [_, server] : std::map(servers_)) server->RetryPush();
   }
 
   std::vector<std::pair<std::string, uint64_t>> PulledBytes() const {
@@ -95,8 +110,9 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
  private:
   // Exists while it is connected or being connected.
   struct Peer {
-    std::shared_ptr<ClientStream> stream;  // nullptr: not connected yet
-    std::vector<PendingPull> waiting;      // pulls that wait for the stream
+    std::shared_ptr<ClientStream> stream;   // nullptr: not connected yet
+    std::vector<PendingPull> waiting;       // pulls that wait for the stream
+    std::vector<data::PendingPush> pushes;  // the same
   };
 
   std::shared_ptr<std::atomic<uint64_t>> Counter(const std::string& endpoint) {
@@ -109,6 +125,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   void Connected(const std::string& endpoint, absl::StatusOr<StreamSocket> socket) {
     Peer& peer = peers_.at(endpoint);
     auto waiting = std::exchange(peer.waiting, {});
+    auto pushes = std::exchange(peer.pushes, {});
     if (!socket.ok()) {
       peers_.erase(endpoint);
       for (PendingPull& pull : waiting) pull.done(socket.status());
@@ -119,6 +136,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
                                        [this, endpoint] { peers_.erase(endpoint); });
     peer.stream->Start();
     for (PendingPull& pull : waiting) peer.stream->Pull(std::move(pull));
+    for (data::PendingPush& push : pushes) peer.stream->Push(std::move(push));
   }
 
   void Accepted(StreamSocket socket) {
@@ -127,7 +145,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
         [this](std::shared_ptr<ServerStream> from, uint64_t id, PullRequest request) {
           Asked(std::move(from), id, request);
         },
-        [this](ServerStream* ended) { servers_.erase(ended); }, served_);
+        [this](ServerStream* ended) { servers_.erase(ended); }, served_, loop_side_->on_push);
     servers_[stream.get()] = stream;
     stream->Start();
   }
@@ -228,6 +246,19 @@ class TcpDataPlane final : public DataPlane {
     Post(endpoint, std::move(pull));
   }
 
+  void Push(const std::string& endpoint, Incarnation incarnation, PushName name,
+            std::string_view bytes, std::shared_ptr<void> pending) override {
+    name.from = incarnation_;
+    data::PendingPush push{data::Encode(data::WirePush{name, incarnation}, bytes),
+                           std::move(pending)};
+    io_->Post([io = io_.get(), endpoint, push = std::move(push)]() mutable {
+      io->Push(endpoint, std::move(push));
+    });
+  }
+  void RetryPushes() override {
+    io_->Post([io = io_.get()] { io->RetryPushes(); });
+  }
+
   std::vector<std::pair<std::string, uint64_t>> PulledBytes() const override {
     return io_->PulledBytes();
   }
@@ -253,9 +284,9 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool,
-    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round) {
-  auto loop_side =
-      std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull), false, std::move(on_round)});
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round, OnPush on_push) {
+  auto loop_side = std::make_shared<LoopSide>(
+      LoopSide{loop, std::move(on_pull), false, std::move(on_round), std::move(on_push)});
   auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool));
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
   error_code error;

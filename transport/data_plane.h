@@ -39,6 +39,16 @@ struct PullRequest {
   uint32_t round = 0;
 };
 
+// Names bytes that come without being asked for: an executor pushes them to another one that runs
+// the same gang (docs/design/0063-push-exchange.md).
+struct PushName {
+  uint64_t launch = 0;
+  uint32_t round = 0;
+  int32_t part = 0;
+  Incarnation from{};  // the pusher; its plane fills it in
+};
+inline constexpr size_t kMaxPushBytes = 64 << 10;
+
 // Owned by a session of an executor, or by the controller. Bytes move on the plane's own I/O
 // thread, which owns no state of others; handlers run in the loop.
 class DataPlane {
@@ -59,20 +69,35 @@ class DataPlane {
   virtual void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request,
                     int64_t bytes, PullDone done) = 0;
 
+  // Copies `bytes`, at most kMaxPushBytes, and sends them. They are dropped if the peer cannot be
+  // reached, goes away or has another incarnation; a Pull would tell. `pending` is released when
+  // they were given to the socket, or dropped. Thread-safe.
+  virtual void Push(const std::string& endpoint, Incarnation incarnation, PushName name,
+                    std::string_view bytes, std::shared_ptr<void> pending) = 0;
+  // Passes the pushes that were not taken to OnPush again. Thread-safe.
+  virtual void RetryPushes() = 0;
+
   // The bytes pulled from each endpoint so far, for metrics.
   virtual std::vector<std::pair<std::string, uint64_t>> PulledBytes() const = 0;
   virtual uint64_t ServedBytes() const = 0;
 };
 
+// Takes bytes that were pushed here, on the I/O thread. False: there is no room for them yet. Then
+// the plane keeps them, reads nothing more of that connection, and offers them again in
+// RetryPushes. So it keeps one push for each connection at most.
+using OnPush = std::function<bool(const PushName& name, std::shared_ptr<Blob>& bytes)>;
+
 // `on_pull` runs in the loop (for rounds `on_round`, on the I/O thread) for every request from
 // outside. It answers now or later through `answer`; an Answer that is destroyed unused answers
 // UNAVAILABLE. `advertise_host`: the host in endpoint(); an IPv6 address with or without brackets.
-// `spool`: takes pulled bytes beyond a budget of memory; empty: memory only.
+// `spool`: takes pulled bytes beyond a budget of memory; empty: memory only. `on_push`: see OnPush;
+// empty: pushes are dropped.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool = {},
-    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round = {});
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round = {},
+    OnPush on_push = {});
 
 }  // namespace fairway
 

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -113,6 +114,91 @@ TEST_F(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::cout << "64 MiB in " << took.count() * 1e3 << " ms\n";
   }
+}
+
+// The source of a test takes `room` pushes.
+class Pushes : public Planes {
+ protected:
+  void SetUp() override {
+    source_ = *MakeTcpDataPlane(
+        loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7),
+        [](PullRequest, Answer answer) { answer(View("pulled")); }, {}, {},
+        [this](const PushName& name, std::shared_ptr<Blob>& bytes) {
+          std::lock_guard lock(mutex_);
+          if (pushed_.size() == room_) return false;
+          pushed_.push_back(fmt::format("{}.{}.{} of {}: {}", name.launch, name.round, name.part,
+                                        name.from, bytes->view()));
+          return true;
+        });
+    sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});
+  }
+  void Push(int32_t part, std::string_view bytes, std::shared_ptr<void> pending = nullptr,
+            Incarnation to = Incarnation(7)) {
+    sink_->Push(source_->endpoint(), to, {1, 2, part, {}}, bytes, std::move(pending));
+  }
+  void SetRoom(size_t room) {
+    std::lock_guard lock(mutex_);
+    room_ = room;
+  }
+  std::vector<std::string> pushed() {
+    std::lock_guard lock(mutex_);
+    return pushed_;
+  }
+
+  std::mutex mutex_;
+  size_t room_ = 100;
+  std::vector<std::string> pushed_;
+};
+
+TEST_F(Pushes, BytesArriveInOrderUnderTheirNames) {
+  const std::string longest(kMaxPushBytes, 'x');
+  Push(1, "");
+  Push(-2, "small");
+  Push(3, longest);
+  Push(4, "last");
+  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 4; }));
+  EXPECT_THAT(pushed(), testing::ElementsAre("1.2.1 of 8: ", "1.2.-2 of 8: small",
+                                             "1.2.3 of 8: " + longest, "1.2.4 of 8: last"));
+}
+
+TEST_F(Pushes, OneThatIsNotTakenHoldsItsConnectionUntilItIs) {
+  SetRoom(1);
+  const std::string longest(kMaxPushBytes, 'x');
+  for (int32_t part = 0; part < 200; ++part) Push(part, longest);
+  Pull(5, 0, 6);
+  auto other = Make(Incarnation(9), [](PullRequest, Answer) {});
+  bool others = false;
+  other->Pull(source_->endpoint(), Incarnation(7), {TransferId(1), 0}, 6,
+              [&](auto blob) { others = blob.ok(); });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return others; }));
+  EXPECT_EQ(pushed().size(), 1u);
+  EXPECT_TRUE(got_.empty());
+  SetRoom(150);
+  source_->RetryPushes();
+  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 150; }));
+  source_->RetryPushes();
+  EXPECT_TRUE(got_.empty());
+  SetRoom(1000);
+  source_->RetryPushes();
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 1; }));
+  EXPECT_EQ(pushed().size(), 200u);
+}
+
+TEST_F(Pushes, ThoseForAnotherIncarnationAreDropped) {
+  Push(1, "late", nullptr, Incarnation(6));
+  Push(2, "good");
+  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 1; }));
+  EXPECT_THAT(pushed(), testing::ElementsAre("1.2.2 of 8: good"));
+}
+
+TEST_F(Pushes, WhatCannotBeSentIsReleased) {
+  auto pending = std::make_shared<int>();
+  const std::weak_ptr<int> seen = pending;
+  Push(1, "sent", pending);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 1; }));
+  EXPECT_TRUE(RunUntil(loop_, [&] { return pending.use_count() == 1; }));
+  sink_->Push("127.0.0.1:1", Incarnation(7), {}, "x", std::move(pending));
+  EXPECT_TRUE(RunUntil(loop_, [&] { return seen.expired(); }));
 }
 
 TEST_F(Planes, AnEmptyShardIsAnAnswer) {

@@ -18,6 +18,7 @@ enum FrameType : uint8_t {
   kPull = 1,   // id: the request's; payload: WireRequest
   kChunk = 2,  // id; offset; payload: bytes of the shard from there. kLast in the last one
   kError = 3,  // id; payload: u32 status code, then its text
+  kPush = 4,   // from the side that asks; payload: WirePush, then the bytes
 };
 inline constexpr uint16_t kLast = 1;
 
@@ -31,8 +32,20 @@ struct WireRequest {
   int64_t bytes = 0;        // expected
 };
 
+// The first kPushNameBytes of the payload of kPush.
+struct WirePush {
+  PushName name;
+  Incarnation to;  // of the process that gets it
+};
+inline constexpr size_t kPushNameBytes = 32;
+
 std::string Encode(const WireRequest& request);
 absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload);
+
+// Returns the whole payload.
+std::string Encode(const WirePush& push, std::string_view bytes);
+// Reads kPushNameBytes at `payload`.
+WirePush DecodePush(const char* payload);
 
 std::string EncodeStatus(const absl::Status& status);
 // Always returns an error: INTERNAL if the payload cannot be read.

@@ -50,11 +50,22 @@ bool ServerStream::NextFrame(OutFrame& frame) {
 }
 
 std::span<char> ServerStream::Destination(const FrameHeader& header, size_t done) {
+  if (header.type == kPush && done < kPushNameBytes) {
+    pushed_ = nullptr;
+    return std::span(request_).subspan(done, kPushNameBytes - done);
+  }
+  if (header.type == kPush) {
+    if (pushed_ == nullptr) pushed_ = Blob::Make(header.length - kPushNameBytes);
+    if (pushed_ != nullptr)
+      return {pushed_->data() + (done - kPushNameBytes), header.length - done};
+    return request_;  // no memory: dropped in OnPushed
+  }
   if (done < request_.size()) return std::span(request_).subspan(done);
   return request_;  // too long: overwritten here, and refused in OnFrame
 }
 
 void ServerStream::OnFrame(const FrameHeader& header) {
+  if (header.type == kPush) return OnPushed(header);
   if (header.type != kPull)
     return;  // from a later version: the puller gets no answer that it would not understand
   auto request = header.length > request_.size()
@@ -70,9 +81,25 @@ void ServerStream::OnFrame(const FrameHeader& header) {
   on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);
 }
 
+void ServerStream::OnPushed(const FrameHeader& header) {
+  std::shared_ptr<Blob> bytes = std::exchange(pushed_, nullptr);
+  if (header.length < kPushNameBytes || !on_push_) return;
+  if (header.length == kPushNameBytes) bytes = Blob::Make(0);
+  const WirePush push = DecodePush(request_.data());
+  if (push.to != incarnation_ || bytes == nullptr) return;
+  if (!on_push_(push.name, bytes)) held_ = Held{push.name, std::move(bytes)};
+}
+
+void ServerStream::RetryPush() {
+  if (!held_.has_value() || !on_push_(held_->name, held_->bytes)) return;
+  held_.reset();
+  Kick();  // reads on
+}
+
 void ServerStream::OnStreamClosed(absl::Status status) {
   outgoing_.clear();
   expected_.clear();
+  held_.reset();
   on_end_(this);
 }
 

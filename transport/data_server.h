@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transport/data_protocol.h"
@@ -23,27 +24,35 @@ namespace fairway::data {
 class ServerStream final : public FrameStream {
  public:
   // `on_pull` is called on the I/O thread for requests to the right incarnation. It answers later,
-  // through Answer.
+  // through Answer. `on_push`: see OnPush.
   ServerStream(StreamSocket socket, Incarnation incarnation,
                std::function<void(std::shared_ptr<ServerStream>, uint64_t id, PullRequest)> on_pull,
                std::function<void(ServerStream*)> on_end,
-               std::shared_ptr<std::atomic<uint64_t>> served)
+               std::shared_ptr<std::atomic<uint64_t>> served, OnPush on_push = {})
       : FrameStream(std::move(socket)),
         incarnation_(incarnation),
         on_pull_(std::move(on_pull)),
         on_end_(std::move(on_end)),
-        served_(std::move(served)) {}
+        served_(std::move(served)),
+        on_push_(std::move(on_push)) {}
 
   void Answer(uint64_t id, absl::StatusOr<DataView> answer);
+  // Offers the push that was not taken to `on_push` again, and reads on if it is taken now.
+  void RetryPush();
 
  protected:
   bool NextFrame(OutFrame& frame) override;
-  bool MayRead() const override { return outgoing_.size() <= kMaxOutgoing; }
+  bool MayRead() const override { return outgoing_.size() <= kMaxOutgoing && !held_.has_value(); }
+  size_t MaxPayload(uint8_t type) const override {
+    return type == kPush ? kPushNameBytes + kMaxPushBytes : kMaxFrameBytes;
+  }
   std::span<char> Destination(const FrameHeader& header, size_t done) override;
   void OnFrame(const FrameHeader& header) override;
   void OnStreamClosed(absl::Status status) override;
 
  private:
+  void OnPushed(const FrameHeader& header);
+
   static constexpr size_t kMaxOutgoing = 4096;  // answers; more than any puller that reads has
   struct Outgoing {
     uint64_t id = 0;
@@ -60,6 +69,13 @@ class ServerStream final : public FrameStream {
   std::map<uint64_t, int64_t> expected_;
   std::deque<Outgoing> outgoing_;
   std::array<char, 4096> request_;  // longer requests are refused
+  const OnPush on_push_;
+  std::shared_ptr<Blob> pushed_;  // the bytes of the push that is being read
+  struct Held {
+    PushName name;
+    std::shared_ptr<Blob> bytes;
+  };
+  std::optional<Held> held_;  // a push that was not taken
 };
 
 }  // namespace fairway::data

@@ -81,5 +81,42 @@ TEST(DataServer, APeerThatAsksAndDoesNotReadIsNotReadFrom) {
   EXPECT_TRUE(ended);
 }
 
+TEST(DataServer, APushThatIsTooLongOrTooShortDoesNoHarm) {
+  boost::asio::io_context io(1);
+  const auto after = [&](std::string_view payload, uint32_t length) {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    StreamSocket socket(io);
+    socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fds[1]);
+    bool ended = false;
+    size_t pushes = 0;
+    auto stream = std::make_shared<data::ServerStream>(
+        std::move(socket), Incarnation(7),
+        [](std::shared_ptr<data::ServerStream>, uint64_t, PullRequest) {},
+        [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),
+        [&](const PushName&, std::shared_ptr<Blob>&) { return ++pushes > 0; });
+    stream->Start();
+    std::string frame(kFrameHeaderBytes, '\0');
+    EncodeFrameHeader({.type = data::kPush, .length = length, .crc = Crc32c(payload)},
+                      frame.data());
+    frame += payload;
+    EXPECT_EQ(send(fds[0], frame.data(), frame.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(frame.size()));
+    while (Poll(io)) {
+    }
+    close(fds[0]);
+    const bool refused = ended;
+    while (Poll(io)) {
+    }
+    return fmt::format("{} pushes{}", pushes, refused ? ", refused" : "");
+  };
+  const std::string good = data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7)}, "bytes");
+  EXPECT_EQ(after(good, good.size()), "1 pushes");
+  EXPECT_EQ(after("", 0), "0 pushes");
+  EXPECT_EQ(after(good.substr(0, 31), 31), "0 pushes");
+  EXPECT_EQ(after(good.substr(0, 32), 32), "1 pushes");
+  EXPECT_EQ(after("", 1 << 20), "0 pushes, refused");
+}
+
 }  // namespace
 }  // namespace fairway

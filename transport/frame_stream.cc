@@ -69,7 +69,10 @@ void FrameStream::Read() {
 }
 
 void FrameStream::ReadOn() {
-  if (paused_) Read();
+  if (!paused_ || !MayRead()) return;
+  paused_ = false;
+  Parse();
+  Read();
 }
 
 void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
@@ -102,6 +105,7 @@ void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
 
 void FrameStream::Parse() {
   while (!closed_ && !finishing_) {
+    if (!in_payload_ && !MayRead()) return;
     if (!in_payload_) {
       if (in_end_ - in_begin_ < kFrameHeaderBytes) return;
       auto header = DecodeFrameHeader(in_.data() + in_begin_);

@@ -71,7 +71,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   // is called.
   virtual std::span<char> Destination(const FrameHeader& header, size_t done) = 0;
   // False: stop reading from the peer until enough of the queued bytes have left. So a peer that
-  // asks without reading does not fill the memory. Called before each read and after each write.
+  // asks without reading does not fill the memory. Called before each read and each frame, and
+  // after each write.
   virtual bool MayRead() const { return true; }
   // The longest payload of frames of this type; a longer one ends the stream.
   virtual size_t MaxPayload(uint8_t type) const { return kMaxFrameBytes; }

@@ -137,6 +137,7 @@ void TestServer(const std::vector<Record>& records) {
   boost::asio::io_context io(1);
   Pair pair;
   std::vector<uint64_t> asked;
+  uint64_t offered = 0;
   bool ended = false;
   auto stream = std::make_shared<data::ServerStream>(
       Adopt(io, pair.theirs), kHere,
@@ -144,7 +145,11 @@ void TestServer(const std::vector<Record>& records) {
         FUZZ_CHECK(!ended);
         asked.push_back(id);
       },
-      [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0));
+      [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),
+      [&](const PushName&, std::shared_ptr<Blob>& pushed) {
+        FUZZ_CHECK(!ended && pushed != nullptr && pushed->size() <= kMaxPushBytes);
+        return ++offered % 2 == 0;
+      });
   stream->Start();
   const auto bytes = std::make_shared<std::string>(kLargest, 'b');
   std::string rest;
@@ -162,6 +167,7 @@ void TestServer(const std::vector<Record>& records) {
     }
     Say(pair.ours, BytesOf(record, rest));
     Poll(io);
+    if (!stream->closed()) stream->RetryPush();
   }
   shutdown(pair.ours, SHUT_WR);
   Poll(io);
