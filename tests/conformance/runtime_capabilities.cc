@@ -46,6 +46,22 @@ class Member final : public Exchange {
       : meeting_(std::move(meeting)), self_(self) {}
   size_t members() const override { return 2; }
   size_t self() const override { return self_; }
+  const std::vector<std::vector<size_t>>& hosts() const override { return hosts_; }
+  absl::Status Push(uint64_t launch, uint32_t round, int32_t part, size_t to,
+                    std::string_view bytes) override {
+    EXPECT_EQ(to, 1 - self_);
+    meeting_->Put({self_, launch, round, part}, {bytes, nullptr});
+    return absl::OkStatus();
+  }
+  absl::Status Receive(uint64_t launch, uint32_t round, int32_t part,
+                       const std::vector<size_t>& from, size_t bytes, Use use) override {
+    for (const size_t member : from) {
+      FAIRWAY_ASSIGN_OR_RETURN(const auto blob, meeting_->Get({member, launch, round, part},
+                                                              static_cast<int64_t>(bytes)));
+      use(member, blob->view());
+    }
+    return absl::OkStatus();
+  }
   void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
              const std::vector<size_t>& readers) override {
     EXPECT_EQ(readers, std::vector<size_t>{1 - self_});
@@ -69,6 +85,7 @@ class Member final : public Exchange {
  private:
   const std::shared_ptr<Meeting> meeting_;
   const size_t self_;
+  const std::vector<std::vector<size_t>> hosts_{{0, 1}};
 };
 
 TEST_P(RuntimeConformance, StableHloRuns) {

@@ -34,6 +34,9 @@ absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(
           {},
           [exchanges = session->exchanges_](PullRequest request, DataPlane::Answer answer) {
             exchanges->OnPull(request, std::move(answer));
+          },
+          [exchanges = session->exchanges_](const PushName& name, std::shared_ptr<Blob>& bytes) {
+            return exchanges->OnPush(name, bytes);
           }));
   session->exchanges_->Open(session->plane_.get());
   return session;

@@ -9,15 +9,48 @@ namespace {
 // Ended launches that are remembered for slower members.
 constexpr size_t kRemembered = 256;
 
+std::string_view HostOf(std::string_view endpoint) {
+  return endpoint.substr(0, endpoint.rfind(':'));
+}
+
+std::vector<std::vector<size_t>> ByHost(const GangExchanges::Members& members) {
+  std::vector<std::vector<size_t>> hosts;
+  for (size_t m = 0; m < members.size(); ++m) {
+    const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) {
+      return HostOf(members[host[0]].endpoint) == HostOf(members[m].endpoint);
+    });
+    (same == hosts.end() ? hosts.emplace_back() : *same).push_back(m);
+  }
+  return hosts;
+}
+
 }  // namespace
 
 class GangExchanges::Member final : public Exchange {
  public:
-  Member(std::shared_ptr<GangExchanges> all, Members members, size_t self)
-      : all_(std::move(all)), members_(std::move(members)), self_(self) {}
+  Member(std::shared_ptr<GangExchanges> all, Members members, std::vector<PeerPtr> peers,
+         size_t self)
+      : all_(std::move(all)),
+        members_(std::move(members)),
+        peers_(std::move(peers)),
+        hosts_(ByHost(members_)),
+        self_(self) {}
 
   size_t members() const override { return members_.size(); }
   size_t self() const override { return self_; }
+  const std::vector<std::vector<size_t>>& hosts() const override { return hosts_; }
+  absl::Status Push(uint64_t launch, uint32_t round, int32_t part, size_t to,
+                    std::string_view bytes) override {
+    return all_->Push(peers_.at(to), {launch, round, part, {}}, bytes);
+  }
+  absl::Status Receive(uint64_t launch, uint32_t round, int32_t part,
+                       const std::vector<size_t>& from, size_t bytes, Use use) override {
+    std::vector<PeerPtr> peers;
+    peers.reserve(from.size());
+    for (const size_t member : from) peers.push_back(peers_.at(member));
+    return all_->Receive(peers, {launch, round, part, {}}, bytes,
+                         [&](size_t i, std::string_view received) { use(from[i], received); });
+  }
   void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
              const std::vector<size_t>& readers) override {
     std::vector<Incarnation> incarnations;
@@ -33,6 +66,8 @@ class GangExchanges::Member final : public Exchange {
  private:
   const std::shared_ptr<GangExchanges> all_;
   const Members members_;
+  const std::vector<PeerPtr> peers_;  // by member
+  const std::vector<std::vector<size_t>> hosts_;
   const size_t self_;
 };
 
@@ -51,11 +86,14 @@ void GangExchanges::Close(const absl::Status& why) {
   num_waiting_ = 0;
   launches_.clear();
   failed_.clear();
+  peers_.clear();
   changed_.notify_all();
+  bell_->Wake();
 }
 
 std::shared_ptr<Exchange> GangExchanges::Make(Members members, size_t self) {
-  return std::make_shared<Member>(shared_from_this(), std::move(members), self);
+  std::vector<PeerPtr> peers = PeersOf(members, self);
+  return std::make_shared<Member>(shared_from_this(), std::move(members), std::move(peers), self);
 }
 
 void GangExchanges::OnPull(const PullRequest& request, DataPlane::Answer answer) {
@@ -85,6 +123,10 @@ bool GangExchanges::TryAnswer(Launch* launch, const PullRequest& request,
     if (const absl::Status* failure = FailureOf(id)) {
       answer(*failure);
     } else if (launch == nullptr ? id <= ended_through_ : launch->ended) {
+      if (request.index == kWatch) {
+        answer(DataView());
+        return true;
+      }
       answer(Error(absl::StatusCode::kCancelled, "launch {} has ended here", id));
     } else {
       return false;
@@ -189,12 +231,19 @@ void GangExchanges::Fail(uint64_t first, uint64_t last, const absl::Status& why)
     AnswerWaiting(launch);
     it = Over(launch) ? launches_.erase(it) : std::next(it);
   }
+  for (const auto& [_, peer] : peers_) {
+    std::erase_if(peer->slots, [&](const Pushed& pushed) {
+      return pushed.name.launch >= first && pushed.name.launch <= last;
+    });
+  }
+  SlotsAreFree();
   while (failed_.size() > kMaxFailed) {
     const auto second = std::next(failed_.begin());
     failed_.begin()->second.last = second->second.last;
     failed_.erase(second);
   }
   changed_.notify_all();
+  bell_->Wake();
 }
 
 void GangExchanges::Abandon(uint64_t first, uint64_t last, const absl::Status& cause) {
@@ -217,6 +266,7 @@ void GangExchanges::End(uint64_t id, const absl::Status& status) {
   if (!status.ok()) return Fail(id, id, status);
   AnswerWaiting(launch);
   if (Over(launch)) launches_.erase(id);
+  SlotsAreFree();
   while (launches_.size() > kRemembered && launches_.begin()->first < ended_through_) {
     AnswerWaiting(launches_.begin()->second);
     num_waiting_ -= launches_.begin()->second.waiting.size();

@@ -3,22 +3,32 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_GANG_EXCHANGES_H_
 #define FAIRWAY_WORKER_EXECUTOR_GANG_EXCHANGES_H_
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <absl/functional/function_ref.h>
+
 #include "graph/plan.h"
 #include "transport/data_plane.h"
+#include "worker/executor/bell.h"
 #include "worker/executor/runtime/exchange.h"
 
 namespace fairway {
 
 // A member pulls the bytes that another member offers. A pull that comes first waits for the offer.
-// Shared by the session and the exchanges made here, which keep it alive. Thread-safe.
+// What a member pushes lies in a slot of the receiver until that reads it. Shared by the session
+// and the exchanges made here, which keep it alive. Thread-safe.
 class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
  public:
   using Members = std::vector<InstallExecutable::Member>;
@@ -32,6 +42,8 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
 
   // Handles a pull of a round. Never blocks.
   void OnPull(const PullRequest& request, DataPlane::Answer answer);
+  // Handles a push; see fairway::OnPush. Never blocks.
+  bool OnPush(const PushName& name, std::shared_ptr<Blob>& bytes);
   // Fails with `cause` everything that launches `first` to `last` wait for, unless they have ended.
   void Abandon(uint64_t first, uint64_t last, const absl::Status& cause);
   // These launches do not run here: answers others that want their bytes with `cause`.
@@ -40,13 +52,46 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   void End(uint64_t launch, const absl::Status& status);
 
   static constexpr size_t kMaxWaitingPulls = 4096;
+  // The part of round 1 that nobody offers: who pulls it learns how the launch fails, or gets no
+  // bytes when it has ended without an error.
+  static constexpr int32_t kWatch = -1;
   // Stretches of launches that failed here, for members that are slower. Beyond this number the two
   // oldest stretches become one, with the launches between them; bytes of those that a member still
   // wants fail as well.
   static constexpr size_t kMaxFailed = 16384;
+  // Pushes of one member that were not received yet; further ones wait at the sender. Two suffice
+  // while no launch fails.
+  static constexpr size_t kSlots = 4;
+  // Pushes to one member that were not given to a socket yet; further ones wait.
+  static constexpr int kMaxUnsent = 8;
+  // After this time a member that waits asks those that it waits for what is wrong.
+  static constexpr std::chrono::milliseconds kQuiet{20};
+  // A push that was lost is given up so long after its sender has ended the launch.
+  static constexpr std::chrono::milliseconds kLost{2000};
 
  private:
   class Member;
+  struct Pushed {
+    PushName name;
+    std::shared_ptr<Blob> bytes;
+  };
+  // Another executor. One record for all computations that it is a member of.
+  struct Peer {
+    explicit Peer(const InstallExecutable::Member& member) : member(member) {}
+    const InstallExecutable::Member member;
+    std::deque<Pushed> slots;   // in the order in which it pushed them
+    std::shared_ptr<Blob> got;  // taken out of its slot by the Receive under way
+    // A launch has failed because of it, and nothing has come since. It is asked at once.
+    bool suspect = false;
+    const std::shared_ptr<std::atomic<int>> unsent = std::make_shared<std::atomic<int>>(0);
+  };
+  using PeerPtr = std::shared_ptr<Peer>;
+  // What the members that a wait depends on have said about the launch.
+  struct Watch {
+    absl::Status failure;
+    bool ended = false;  // one has ended it
+    std::chrono::steady_clock::time_point ended_at;
+  };
   using Name = std::pair<uint32_t, int32_t>;  // round, part
   struct Offered {
     HostView bytes;
@@ -76,7 +121,23 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   absl::StatusOr<std::vector<std::shared_ptr<Blob>>> Take(
       const Members& members, uint64_t launch, uint32_t round,
       const std::vector<Exchange::Wanted>& wanted);
+  absl::Status Push(const PeerPtr& to, const PushName& name, std::string_view bytes);
+  // Receives from each of `from`, and passes its index there to `use`.
+  absl::Status Receive(const std::vector<PeerPtr>& from, const PushName& name, size_t bytes,
+                       absl::FunctionRef<void(size_t, std::string_view)> use);
+
   // With the mutex held:
+  // Waits until `there` is true for each of `peers`. Errors: those of Exchange::Take.
+  absl::Status WaitFor(std::unique_lock<std::mutex>& lock, uint64_t launch,
+                       std::span<const PeerPtr> peers, absl::FunctionRef<bool(Peer&)> there);
+  // Asks `peer` how the launch fails or ends there.
+  void Ask(const PeerPtr& peer, uint64_t launch, const std::shared_ptr<Watch>& watch);
+  // Takes the push out of its slot, if it is there; drops those of earlier launches.
+  bool TakeSlot(Peer& peer, const PushName& name);
+  // Returns the record of each member; nullptr for `self`.
+  std::vector<PeerPtr> PeersOf(const Members& members, size_t self);
+  // Lets pushes go on that found no slot.
+  void SlotsAreFree();
   // Answers the pull if it can; false: the pull must wait. `launch` is nullptr if nothing else is
   // known of the launch.
   bool TryAnswer(Launch* launch, const PullRequest& request, DataPlane::Answer& answer);
@@ -92,13 +153,17 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   static bool Over(const Launch& launch) { return launch.ended && launch.offered.empty(); }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;                              // for Take
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();  // for WaitFor
   DataPlane* plane_ = nullptr;
   absl::Status closed_;
   std::map<uint64_t, Launch> launches_;
   std::map<uint64_t, Failed> failed_;  // by the first launch of each stretch; disjoint
   size_t num_waiting_ = 0;
   uint64_t ended_through_ = 0;
+  std::map<Incarnation, PeerPtr> peers_;
+  uint64_t receiving_ = 0;  // the latest launch that has received
+  bool held_ = false;       // some pushes have found no slot
 };
 
 }  // namespace fairway

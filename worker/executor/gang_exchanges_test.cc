@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/gang_exchanges.h"
 
+#include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -29,16 +31,21 @@ class GangExchangesTest : public testing::Test {
     std::shared_ptr<Exchange> exchange;
   };
 
-  void Make(size_t count) {
+  // Member m is on host m modulo `hosts`.
+  void Make(size_t count, size_t hosts = 1) {
     peers_.resize(count);
     GangExchanges::Members members;
     for (size_t i = 0; i < count; ++i) {
       Peer& peer = peers_[i];
       const Incarnation incarnation(100 + i);
+      const std::string host = fmt::format("127.0.0.{}", 1 + i % hosts);
       peer.plane = *MakeTcpDataPlane(
-          loop_, "127.0.0.1:0", "127.0.0.1", incarnation, [](PullRequest, DataPlane::Answer) {}, {},
+          loop_, host + ":0", host, incarnation, [](PullRequest, DataPlane::Answer) {}, {},
           [all = peer.all](PullRequest request, DataPlane::Answer answer) {
             all->OnPull(request, std::move(answer));
+          },
+          [all = peer.all](const PushName& name, std::shared_ptr<Blob>& bytes) {
+            return all->OnPush(name, bytes);
           });
       peer.all->Open(peer.plane.get());
       members.push_back({peer.plane->endpoint(), incarnation});
@@ -54,11 +61,24 @@ class GangExchangesTest : public testing::Test {
   }
 
   Sum Run(size_t member, uint64_t launch, uint32_t round, const std::vector<float>& values,
-          int64_t direct_bytes) {
+          int64_t push_bytes) {
     return AllReduceOver(
         *peers_[member].exchange, launch, round, DType::kF32,
-        Blob::Copy({reinterpret_cast<const char*>(values.data()), 4 * values.size()}),
-        direct_bytes);
+        Blob::Copy({reinterpret_cast<const char*>(values.data()), 4 * values.size()}), push_bytes);
+  }
+  // Runs one launch on all members, each in a thread.
+  std::vector<std::optional<Sum>> RunAll(uint64_t launch,
+                                         const std::vector<std::vector<float>>& values) {
+    std::vector<std::optional<Sum>> got(peers_.size());
+    std::vector<std::thread> gangs;
+    for (size_t m = 0; m < peers_.size(); ++m) {
+      gangs.emplace_back([&, m] {
+        got[m] = Run(m, launch, 1, values[m], 1 << 20);
+        peers_[m].exchange->End(launch, got[m]->status());
+      });
+    }
+    for (std::thread& gang : gangs) gang.join();
+    return got;
   }
 
   EventLoop loop_;
@@ -74,10 +94,10 @@ std::vector<float> ToFloats(const Sum& sum) {
 
 TEST_F(GangExchangesTest, EveryMemberGetsTheSumOfAllBothWays) {
   for (const size_t count : {2, 3, 5}) {
-    for (const int64_t direct : {int64_t{0}, int64_t{1} << 20}) {
+    for (const int64_t push : {int64_t{0}, int64_t{1} << 20}) {
       Make(count);
       for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{1000}}) {
-        SCOPED_TRACE(fmt::format("{} members, {} floats, direct up to {}", count, size, direct));
+        SCOPED_TRACE(fmt::format("{} members, {} floats, pushed up to {}", count, size, push));
         std::vector<std::vector<Sum>> got(count);
         std::vector<std::thread> gangs;
         for (size_t m = 0; m < count; ++m) {
@@ -86,7 +106,7 @@ TEST_F(GangExchangesTest, EveryMemberGetsTheSumOfAllBothWays) {
             std::iota(values.begin(), values.end(), static_cast<float>(m));
             for (const uint64_t launch : {10 * size + 1, 10 * size + 2}) {
               for (const uint32_t round : {1u, 2u})
-                got[m].push_back(Run(m, launch, round, values, direct));
+                got[m].push_back(Run(m, launch, round, values, push));
               peers_[m].exchange->End(launch, absl::OkStatus());
             }
           });
@@ -106,6 +126,137 @@ TEST_F(GangExchangesTest, EveryMemberGetsTheSumOfAllBothWays) {
       peers_.clear();
     }
   }
+}
+
+// Of values whose sum depends on the order, and of two NaNs, of which one is the sum.
+TEST_F(GangExchangesTest, AllMembersGetTheSameBitsOnAnyNumberOfHosts) {
+  uint32_t random = 1;
+  const auto next = [&] { return random = random * 1664525 + 1013904223; };
+  for (const auto& [count, hosts] : std::vector<std::pair<size_t, size_t>>{{2, 2},
+                                                                           {3, 3},
+                                                                           {5, 5},
+                                                                           {6, 6},
+                                                                           {7, 7},
+                                                                           {8, 8},
+                                                                           {9, 9},
+                                                                           {6, 4},
+                                                                           {8, 3},
+                                                                           {8, 2},
+                                                                           {8, 1}}) {
+    SCOPED_TRACE(fmt::format("{} members on {} hosts", count, hosts));
+    Make(count, hosts);
+    EXPECT_EQ(peers_[0].exchange->hosts().size(), hosts);
+    for (uint64_t launch = 1; launch <= 20; ++launch) {
+      std::vector<std::vector<float>> values(count, std::vector<float>(launch * launch * 5));
+      double first = 0;
+      for (auto& of_member : values) {
+        for (float& value : of_member)
+          value = std::ldexp(static_cast<float>(next() >> 8), static_cast<int>(next() >> 26) - 32);
+        first += of_member[0];
+      }
+      for (size_t m = 0; m < count; m += 1 + next() % count) {
+        const uint32_t nan = 0x7fc00000 + static_cast<uint32_t>(m);
+        std::memcpy(&values[m].back(), &nan, sizeof nan);
+      }
+      const auto got = RunAll(launch, values);
+      for (const auto& sum : got) {
+        ASSERT_TRUE(sum->ok()) << sum->status();
+        EXPECT_EQ((**sum)->view(), (**got[0])->view());
+      }
+      EXPECT_NEAR(ToFloats(*got[0])[0] / first, 1, 1e-5);
+    }
+    TearDown();
+    peers_.clear();
+  }
+}
+
+TEST_F(GangExchangesTest, AMemberThatRunsFarAheadWaitsAndNothingIsLost) {
+  Make(2);
+  // 5 launches fail at member 0 by what the other does not know, in the middle of its pushes.
+  std::vector<absl::Status> ended;
+  std::thread ahead([&] {
+    for (uint64_t launch = 1; launch <= 40; ++launch) {
+      const Sum sum = Run(0, launch, 1, {1}, 1 << 20);
+      peers_[0].exchange->End(launch, sum.status());
+      ended.push_back(sum.status());
+    }
+  });
+  for (uint64_t launch = 1; launch <= 40; ++launch) {
+    if (launch % 3 == 0) peers_[0].all->Abandon(launch, launch, absl::DataLossError("lost"));
+  }
+  std::vector<absl::Status> other;
+  for (uint64_t launch = 1; launch <= 40; ++launch) {
+    const Sum sum = Run(1, launch, 1, {1}, 1 << 20);
+    peers_[1].exchange->End(launch, sum.status());
+    other.push_back(sum.status());
+    if (launch % 3 != 0) EXPECT_TRUE(sum.ok()) << launch << ": " << sum.status();
+  }
+  ahead.join();
+  for (uint64_t launch = 3; launch <= 40; ++launch) {
+    if (launch % 3 != 0) EXPECT_TRUE(ended[launch - 1].ok()) << ended[launch - 1];
+  }
+}
+
+// Pushes come before the code is loaded, or without end: they wait in the connection.
+TEST_F(GangExchangesTest, WhatComesTooEarlyIsTakenWhenItIsWanted) {
+  Make(2);
+  GangExchanges::Members members{{peers_[0].plane->endpoint(), Incarnation(100)},
+                                 {peers_[1].plane->endpoint(), Incarnation(101)}};
+  auto sender = std::make_shared<GangExchanges>();
+  auto plane = *MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150),
+                                 [](PullRequest, DataPlane::Answer) {});
+  sender->Open(plane.get());
+  members.push_back({plane->endpoint(), Incarnation(150)});
+  const auto exchange = sender->Make(members, 2);
+  std::vector<absl::Status> pushed;
+  std::thread pusher([&] {
+    for (int32_t part = 0; part < 500; ++part) {
+      pushed.push_back(exchange->Push(7, 1, part, 0, std::string(Exchange::kMaxPushBytes, 'x')));
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const auto receiver = peers_[0].all->Make(members, 0);
+  for (int32_t part = 0; part < 500; ++part) {
+    size_t bytes = 0;
+    ASSERT_TRUE(receiver
+                    ->Receive(7, 1, part, {2}, Exchange::kMaxPushBytes,
+                              [&](size_t, std::string_view got) { bytes = got.size(); })
+                    .ok());
+    EXPECT_EQ(bytes, Exchange::kMaxPushBytes);
+  }
+  pusher.join();
+  for (const absl::Status& status : pushed) EXPECT_TRUE(status.ok()) << status;
+  sender->Close(absl::UnavailableError("closed"));
+  plane.reset();
+}
+
+TEST_F(GangExchangesTest, APushOfAnotherSizeIsAnError) {
+  Make(2);
+  ASSERT_TRUE(peers_[1].exchange->Push(1, 1, 0, 0, "12345").ok());
+  EXPECT_EQ(Run(0, 1, 1, {1}, 1 << 20).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(peers_[0].exchange->Push(1, 1, 0, 1, std::string(70000, 'x')).code(),
+            absl::StatusCode::kInternal);
+}
+
+// A connection broke, say.
+TEST_F(GangExchangesTest, APushThatNeverComesIsGivenUpWhenItsSenderHasEndedTheLaunch) {
+  Make(2);
+  peers_[1].exchange->End(1, absl::OkStatus());
+  const absl::Status status = Run(0, 1, 1, {1}, 1 << 20).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(Text(status), HasSubstr("were lost"));
+}
+
+TEST_F(GangExchangesTest, AfterAFailureTheNextOnesAreToldAtOnce) {
+  Make(2);
+  peers_[0].all->LeaveOut(1, 200, absl::InternalError("a branch"));
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint64_t launch = 1; launch <= 200; ++launch) {
+    EXPECT_EQ(Run(1, launch, 1, {1}, 1 << 20).status(), absl::InternalError("a branch"));
+    peers_[1].exchange->End(launch, absl::InternalError("a branch"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 100 * GangExchanges::kQuiet);
+  for (const auto& sum : RunAll(201, {{1}, {2}})) EXPECT_EQ(ToFloats(*sum), std::vector<float>{3});
 }
 
 TEST_F(GangExchangesTest, TheErrorOfOneMemberIsThatOfAllWhetherItComesFirstOrLast) {

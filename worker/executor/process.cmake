@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 fairway_library(fairway_life LAYER 5 SRCS ../life.cc DEPS fairway_base LIBS Threads::Threads)
 fairway_library(fairway_executor LAYER 5
-  SRCS buffer_table.cc client_calls.cc cut_out.cc executor_process.cc executor_session.cc gang_exchanges.cc
-       launch_queues.cc report_batches.cc run_executor.cc serve_arguments.cc
+  SRCS bell.cc buffer_table.cc client_calls.cc cut_out.cc executor_process.cc executor_session.cc gang_exchanges.cc
+       gang_pushes.cc launch_queues.cc report_batches.cc run_executor.cc serve_arguments.cc
        session_transfers.cc
   DEPS fairway_executor_core fairway_life fairway_runtime fairway_ffi fairway_checksum fairway_compile_pool
        fairway_command_inbox fairway_controller_link)

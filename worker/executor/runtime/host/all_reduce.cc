@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/executor/runtime/host/kernels.h"
+#include "worker/executor/runtime/reduce.h"
 
 namespace fairway {
 namespace {
@@ -30,16 +31,21 @@ void Sum(const Exchange& exchange, DType dtype, std::string_view own,
 }  // namespace
 
 absl::StatusOr<Bytes> AllReduceOver(Exchange& exchange, uint64_t launch, uint32_t round,
-                                    DType dtype, Bytes partial, int64_t direct_bytes) {
-  const std::vector<size_t> others = OtherMembers(exchange);
+                                    DType dtype, Bytes partial, int64_t push_bytes) {
   const auto size = static_cast<int64_t>(partial->size());
+  if (size <= std::min<int64_t>(push_bytes, Exchange::kMaxPushBytes)) {
+    return ReducePushed(exchange, launch, round, *partial, [&](char* into, const char* more) {
+      kernels::AddInto(dtype, into, more, size);
+    });
+  }
+  const std::vector<size_t> others = OtherMembers(exchange);
   Bytes sum = Blob::Make(partial->size());
   if (sum == nullptr)
     return Error(absl::StatusCode::kResourceExhausted, "no memory for a sum of {} bytes", size);
   const auto members = static_cast<int64_t>(exchange.members());
   std::vector<Exchange::Wanted> wanted;
   // With two members the slices would take as many bytes, and one round trip more.
-  if (size <= direct_bytes || members == 2) {
+  if (members == 2) {
     exchange.Offer(launch, round, 0, {partial->view(), partial}, others);
     for (const size_t m : others) wanted.push_back({m, 0, size});
     FAIRWAY_ASSIGN_OR_RETURN(const auto theirs, exchange.Take(launch, round, wanted));

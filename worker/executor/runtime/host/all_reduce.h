@@ -12,16 +12,17 @@
 
 namespace fairway {
 
-// Up to this size every member takes the partial sums of all others. Above it each member sums one
-// slice, and all take the sums of the slices. Not tuned (docs/design/0042).
-inline constexpr int64_t kDirectAllReduceBytes = 64 << 10;
+// Up to this size the partial sums are pushed (docs/design/0063-push-exchange.md). Above it each
+// member sums one slice, in the order of the members, and all take the sums of the slices; of two
+// members each takes the partial sum of the other. Not tuned.
+inline constexpr int64_t kPushAllReduceBytes = Exchange::kMaxPushBytes;
 
-// Returns the sum of the members' `partial`, added in the order of the members, so that all get the
-// same bits. RESOURCE_EXHAUSTED: no memory; else the errors of Exchange::Take.
+// Returns the sum of the members' `partial`. All get the same bits. RESOURCE_EXHAUSTED: no memory;
+// else the errors of Exchange::Take.
 absl::StatusOr<std::shared_ptr<Blob>> AllReduceOver(Exchange& exchange, uint64_t launch,
                                                     uint32_t round, DType dtype,
                                                     std::shared_ptr<Blob> partial,
-                                                    int64_t direct_bytes = kDirectAllReduceBytes);
+                                                    int64_t push_bytes = kPushAllReduceBytes);
 
 }  // namespace fairway
 

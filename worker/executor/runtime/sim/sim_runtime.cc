@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "worker/executor/runtime/reduce.h"
 #include "worker/executor/runtime/sim/device_times.h"
 #include "worker/executor/runtime/sim/timer.h"
 
@@ -34,24 +35,23 @@ absl::StatusOr<Clock::time_point> AgreedStart(NativeLaunch& launch, Clock::time_
                                               std::chrono::nanoseconds to_shared) {
   Exchange& exchange = *launch.exchange;
   int64_t start = (mine.time_since_epoch() + to_shared).count();
-  const std::vector<size_t> others = OtherMembers(exchange);
   const Bytes told = Blob::Copy({reinterpret_cast<const char*>(&start), sizeof start});
-  exchange.Offer(launch.launch_id, kStartRound, 0, {told->view(), told}, others);
-  std::vector<Exchange::Wanted> wanted;
-  for (const size_t member : others) wanted.push_back({member, 0, sizeof start});
-  auto theirs = exchange.Take(launch.launch_id, kStartRound, wanted);
-  exchange.End(launch.launch_id, theirs.status());
+  const auto latest = ReducePushed(exchange, launch.launch_id, kStartRound, *told,
+                                   [](char* into, const char* more) {
+                                     int64_t mine = 0, other = 0;
+                                     std::memcpy(&mine, into, sizeof mine);
+                                     std::memcpy(&other, more, sizeof other);
+                                     mine = std::max(mine, other);
+                                     std::memcpy(into, &mine, sizeof mine);
+                                   });
+  exchange.End(launch.launch_id, latest.status());
   launch.exchange = nullptr;
-  if (!theirs.ok()) {
-    return Annotate(theirs.status(),
+  if (!latest.ok()) {
+    return Annotate(latest.status(),
                     fmt::format("native program '{}', its start on all executors of the island",
                                 launch.program->name));
   }
-  for (const Bytes& bytes : *theirs) {
-    int64_t other = 0;
-    std::memcpy(&other, bytes->data(), sizeof other);
-    start = std::max(start, other);
-  }
+  std::memcpy(&start, (*latest)->data(), sizeof start);
   return Clock::time_point(std::chrono::nanoseconds(start) - to_shared);
 }
 
