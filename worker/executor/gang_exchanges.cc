@@ -9,15 +9,11 @@ namespace {
 // Ended launches that are remembered for slower members.
 constexpr size_t kRemembered = 256;
 
-std::string_view HostOf(std::string_view endpoint) {
-  return endpoint.substr(0, endpoint.rfind(':'));
-}
-
 std::vector<std::vector<size_t>> ByHost(const GangExchanges::Members& members) {
   std::vector<std::vector<size_t>> hosts;
   for (size_t m = 0; m < members.size(); ++m) {
     const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) {
-      return HostOf(members[host[0]].endpoint) == HostOf(members[m].endpoint);
+      return GangExchanges::AreNeighbours(members[host[0]], members[m]);
     });
     (same == hosts.end() ? hosts.emplace_back() : *same).push_back(m);
   }
@@ -100,6 +96,7 @@ void GangExchanges::OnPull(const PullRequest& request, DataPlane::Answer answer)
   std::lock_guard lock(mutex_);
   if (!closed_.ok()) return answer(closed_);
   const uint64_t id = request.transfer.value;
+  if (id == 0) return TellLane(request, answer);
   ForgetBefore(id, request.from);
   const auto known = launches_.find(id);
   if (TryAnswer(known == launches_.end() ? nullptr : &known->second, request, answer)) {

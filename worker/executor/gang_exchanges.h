@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "transport/data_plane.h"
 #include "worker/executor/bell.h"
 #include "worker/executor/runtime/exchange.h"
+#include "worker/executor/shared_lanes.h"
 
 namespace fairway {
 
@@ -39,6 +41,8 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   void Close(const absl::Status& why);
 
   std::shared_ptr<Exchange> Make(Members members, size_t self);
+  // Returns whether the endpoints of both have the same host.
+  static bool AreNeighbours(const InstallExecutable::Member& a, const InstallExecutable::Member& b);
 
   // Handles a pull of a round. Never blocks.
   void OnPull(const PullRequest& request, DataPlane::Answer answer);
@@ -61,7 +65,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   static constexpr size_t kMaxFailed = 16384;
   // Pushes of one member that were not received yet; further ones wait at the sender. Two suffice
   // while no launch fails.
-  static constexpr size_t kSlots = 4;
+  static constexpr size_t kSlots = kLaneSlots;
   // Pushes to one member that were not given to a socket yet; further ones wait.
   static constexpr int kMaxUnsent = 8;
   // After this time a member that waits asks those that it waits for what is wrong.
@@ -75,12 +79,20 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     PushName name;
     std::shared_ptr<Blob> bytes;
   };
+  // A push that the Receive under way has found.
+  struct Got {
+    std::string_view bytes;
+    std::shared_ptr<Blob> block;  // has the bytes; nullptr: they are in the lane
+    absl::Status broken;
+  };
   // Another executor. One record for all computations that it is a member of.
   struct Peer {
     explicit Peer(const InstallExecutable::Member& member) : member(member) {}
     const InstallExecutable::Member member;
-    std::deque<Pushed> slots;   // in the order in which it pushed them
-    std::shared_ptr<Blob> got;  // taken out of its slot by the Receive under way
+    std::deque<Pushed> slots;         // what came as frames, in the order in which it pushed them
+    LaneReader* in = nullptr;         // its lane here; nullptr: it has none
+    std::unique_ptr<LaneWriter> out;  // the lane there; nullptr: it gets frames
+    std::optional<Got> got;
     // A launch has failed because of it, and nothing has come since. It is asked at once.
     bool suspect = false;
     const std::shared_ptr<std::atomic<int>> unsent = std::make_shared<std::atomic<int>>(0);
@@ -128,12 +140,19 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
 
   // With the mutex held:
   // Waits until `there` is true for each of `peers`. Errors: those of Exchange::Take.
+  // Looks again after `longest` at the latest.
   absl::Status WaitFor(std::unique_lock<std::mutex>& lock, uint64_t launch,
-                       std::span<const PeerPtr> peers, absl::FunctionRef<bool(Peer&)> there);
+                       std::span<const PeerPtr> peers, absl::FunctionRef<bool(Peer&)> there,
+                       std::chrono::milliseconds longest = kQuiet);
   // Asks `peer` how the launch fails or ends there.
   void Ask(const PeerPtr& peer, uint64_t launch, const std::shared_ptr<Watch>& watch);
-  // Takes the push out of its slot, if it is there; drops those of earlier launches.
-  bool TakeSlot(Peer& peer, const PushName& name);
+  // Finds the push in its slot, if it is there; drops those of earlier launches.
+  bool Find(Peer& peer, const PushName& name);
+  bool FindInLane(Peer& peer, const PushName& name);
+  // Answers with the address of the lane of a neighbour.
+  void TellLane(const PullRequest& request, DataPlane::Answer& answer);
+  // Asks a neighbour for the lane there.
+  void AskForLane(const PeerPtr& peer);
   // Returns the record of each member; nullptr for `self`.
   std::vector<PeerPtr> PeersOf(const Members& members, size_t self);
   // Lets pushes go on that found no slot.
@@ -153,8 +172,11 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   static bool Over(const Launch& launch) { return launch.ended && launch.offered.empty(); }
 
   std::mutex mutex_;
-  std::condition_variable changed_;                              // for Take
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();  // for WaitFor
+  std::condition_variable changed_;  // for Take
+  // What neighbours push; nullptr: the system has no such memory, they send frames.
+  const std::unique_ptr<SharedLanes> lanes_ = SharedLanes::Make();
+  const std::shared_ptr<Bell> bell_ =  // for WaitFor
+      lanes_ != nullptr ? lanes_->bell() : std::make_shared<Bell>();
   DataPlane* plane_ = nullptr;
   absl::Status closed_;
   std::map<uint64_t, Launch> launches_;

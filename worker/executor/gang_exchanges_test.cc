@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/gang_exchanges.h"
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -44,7 +45,8 @@ class GangExchangesTest : public testing::Test {
           [all = peer.all](PullRequest request, DataPlane::Answer answer) {
             all->OnPull(request, std::move(answer));
           },
-          [all = peer.all](const PushName& name, std::shared_ptr<Blob>& bytes) {
+          [this, all = peer.all](const PushName& name, std::shared_ptr<Blob>& bytes) {
+            ++frames_;
             return all->OnPush(name, bytes);
           });
       peer.all->Open(peer.plane.get());
@@ -82,6 +84,7 @@ class GangExchangesTest : public testing::Test {
   }
 
   EventLoop loop_;
+  std::atomic<int> frames_ = 0;  // pushes that came by a connection
   std::vector<Peer> peers_;
 };
 
@@ -165,6 +168,26 @@ TEST_F(GangExchangesTest, AllMembersGetTheSameBitsOnAnyNumberOfHosts) {
       }
       EXPECT_NEAR(ToFloats(*got[0])[0] / first, 1, 1e-5);
     }
+    TearDown();
+    peers_.clear();
+  }
+}
+
+TEST_F(GangExchangesTest, NeighboursPushThroughMemoryAndOthersDoNot) {
+  const std::vector<std::vector<float>> ones(4, std::vector<float>(1000, 1));
+  for (const size_t hosts : {1, 2, 4}) {
+    Make(4, hosts);
+    // At first they may not know each other's memory yet.
+    int frames = 0;
+    const int by_connection = hosts == 1 ? 0 : hosts == 2 ? 2 : 8;
+    for (uint64_t launch = 1; launch <= 1000; ++launch) {
+      const int before = frames_;
+      for (const auto& sum : RunAll(launch, ones))
+        EXPECT_EQ(ToFloats(*sum), std::vector<float>(1000, 4));
+      frames = frames_ - before;
+      if (launch > 10 && frames == by_connection) break;
+    }
+    EXPECT_EQ(frames, by_connection);
     TearDown();
     peers_.clear();
   }

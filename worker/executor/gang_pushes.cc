@@ -2,12 +2,31 @@
 // GangExchanges: small blocks, which members push to each other
 // (docs/design/0063-push-exchange.md).
 #include <algorithm>
+#include <utility>
+
+#include <spdlog/spdlog.h>
 
 #include "worker/executor/gang_exchanges.h"
 
 namespace fairway {
 
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// A receiver that makes room in a lane does not say so. Rare: see GangExchanges::kSlots.
+constexpr std::chrono::milliseconds kLookForRoom{1};
+
+std::string_view HostOf(std::string_view endpoint) {
+  return endpoint.substr(0, endpoint.rfind(':'));
+}
+
+}  // namespace
+
+bool GangExchanges::AreNeighbours(const InstallExecutable::Member& a,
+                                  const InstallExecutable::Member& b) {
+  return HostOf(a.endpoint) == HostOf(b.endpoint);
+}
 
 std::vector<GangExchanges::PeerPtr> GangExchanges::PeersOf(const Members& members, size_t self) {
   std::vector<PeerPtr> peers;
@@ -18,7 +37,9 @@ std::vector<GangExchanges::PeerPtr> GangExchanges::PeersOf(const Members& member
       continue;
     }
     PeerPtr& peer = peers_[members[m].incarnation];
-    if (peer == nullptr) peer = std::make_shared<Peer>(members[m]);
+    const bool fresh = peer == nullptr;
+    if (fresh) peer = std::make_shared<Peer>(members[m]);
+    if (fresh && AreNeighbours(members[m], members[self])) AskForLane(peer);
     peers.push_back(peer);
   }
   // Forgets executors with which nothing is run any more, unless they run ahead.
@@ -49,15 +70,62 @@ void GangExchanges::SlotsAreFree() {
   if (plane_ != nullptr && std::exchange(held_, false)) plane_->RetryPushes();
 }
 
-bool GangExchanges::TakeSlot(Peer& peer, const PushName& name) {
-  if (peer.got != nullptr) return true;
+void GangExchanges::TellLane(const PullRequest& request, DataPlane::Answer& answer) {
+  if (lanes_ == nullptr) return answer(absl::UnimplementedError("no shared memory here"));
+  auto address = lanes_->AddressFor(request.from);
+  if (!address.ok()) return answer(address.status());
+  const auto bytes = Blob::Copy(*address);
+  if (bytes == nullptr) return answer(absl::ResourceExhaustedError("no memory"));
+  answer(DataView{bytes->view(), bytes});
+}
+
+void GangExchanges::AskForLane(const PeerPtr& peer) {
+  if (plane_ == nullptr || lanes_ == nullptr) return;
+  plane_->Pull(peer->member.endpoint, peer->member.incarnation, {TransferId(), 0, Incarnation(), 1},
+               SharedLanes::kAddressBytes,
+               [self = shared_from_this(), peer](absl::StatusOr<std::shared_ptr<Blob>> address) {
+                 // Without a lane it gets frames; a launch will tell if it is not there at all.
+                 if (!address.ok()) return;
+                 auto lane = LaneWriter::Open((*address)->view());
+                 if (!lane.ok()) {
+                   spdlog::debug("{}: {}", peer->member.endpoint, Text(lane.status()));
+                   return;
+                 }
+                 std::lock_guard lock(self->mutex_);
+                 peer->out = *std::move(lane);
+               });
+}
+
+bool GangExchanges::FindInLane(Peer& peer, const PushName& name) {
+  if (peer.in == nullptr && lanes_ != nullptr) peer.in = lanes_->LaneOf(peer.member.incarnation);
+  while (peer.in != nullptr) {
+    const auto first = peer.in->Peek();
+    if (!first.ok()) {
+      peer.got = Got{{}, nullptr, first.status()};
+      return true;
+    }
+    if (!first->has_value()) return false;
+    const PushName& there = (*first)->name;
+    if (there.launch >= name.launch) {
+      const bool wanted =
+          there.launch == name.launch && there.round == name.round && there.part == name.part;
+      if (wanted) peer.got = Got{(*first)->bytes, nullptr, {}};
+      return wanted;
+    }
+    peer.in->Pop();
+  }
+  return false;
+}
+
+bool GangExchanges::Find(Peer& peer, const PushName& name) {
+  if (peer.got.has_value() || FindInLane(peer, name)) return true;
   while (!peer.slots.empty()) {
     Pushed& first = peer.slots.front();
     const bool stale = first.name.launch < name.launch;
     if (!stale && (first.name.launch != name.launch || first.name.round != name.round ||
                    first.name.part != name.part))
       return false;  // it was pushed ahead
-    if (!stale) peer.got = std::move(first.bytes);
+    if (!stale) peer.got = Got{first.bytes->view(), first.bytes, {}};
     peer.slots.pop_front();
     SlotsAreFree();
     if (!stale) return true;
@@ -71,8 +139,16 @@ absl::Status GangExchanges::Push(const PeerPtr& to, const PushName& name, std::s
                  kMaxPushBytes);
   }
   std::unique_lock lock(mutex_);
-  FAIRWAY_RETURN_IF_ERROR(WaitFor(lock, name.launch, {&to, 1},
-                                  [](Peer& peer) { return peer.unsent->load() < kMaxUnsent; }));
+  FAIRWAY_RETURN_IF_ERROR(WaitFor(
+      lock, name.launch, {&to, 1},
+      [](Peer& peer) {
+        return peer.out != nullptr ? peer.out->HasRoom() : peer.unsent->load() < kMaxUnsent;
+      },
+      kLookForRoom));
+  if (to->out != nullptr) {
+    to->out->Write(name, bytes);
+    return absl::OkStatus();
+  }
   to->unsent->fetch_add(1);
   // Its end comes on a thread of the plane, also after this object is closed.
   const std::shared_ptr<void> pending(nullptr, [unsent = to->unsent, bell = bell_](void*) {
@@ -87,27 +163,33 @@ absl::Status GangExchanges::Receive(const std::vector<PeerPtr>& from, const Push
                                     absl::FunctionRef<void(size_t, std::string_view)> use) {
   std::unique_lock lock(mutex_);
   receiving_ = std::max(receiving_, name.launch);
-  const absl::Status status =
-      WaitFor(lock, name.launch, from, [&](Peer& peer) { return TakeSlot(peer, name); });
-  lock.unlock();
-  absl::Status wrong;
-  for (size_t i = 0; i < from.size(); ++i) {
-    const std::shared_ptr<Blob> got = std::exchange(from[i]->got, nullptr);
-    if (!status.ok() || !wrong.ok()) continue;
-    from[i]->suspect = false;
-    if (got->size() == bytes) {
-      use(i, got->view());
-    } else {
-      wrong = Error(absl::StatusCode::kDataLoss, "{} pushed {} bytes, expected {}",
-                    from[i]->member.endpoint, got->size(), bytes);
+  absl::Status status =
+      WaitFor(lock, name.launch, from, [&](Peer& peer) { return Find(peer, name); });
+  for (size_t i = 0; i < from.size() && status.ok(); ++i) {
+    Peer& peer = *from[i];
+    status = peer.got->broken;
+    if (!status.ok()) break;
+    peer.suspect = false;
+    if (peer.got->bytes.size() != bytes) {
+      status = Error(absl::StatusCode::kDataLoss, "{} pushed {} bytes, expected {}",
+                     peer.member.endpoint, peer.got->bytes.size(), bytes);
+      break;
     }
+    lock.unlock();  // only this thread takes pushes
+    use(i, peer.got->bytes);
+    lock.lock();
   }
-  return status.ok() ? wrong : status;
+  for (const PeerPtr& peer : from) {
+    const std::optional<Got> got = std::exchange(peer->got, std::nullopt);
+    if (got.has_value() && got->block == nullptr && got->broken.ok()) peer->in->Pop();
+  }
+  return status;
 }
 
 absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t launch,
                                     std::span<const PeerPtr> peers,
-                                    absl::FunctionRef<bool(Peer&)> there) {
+                                    absl::FunctionRef<bool(Peer&)> there,
+                                    std::chrono::milliseconds longest) {
   const auto missing = [&] {
     return std::count_if(peers.begin(), peers.end(), [&](const PeerPtr& p) { return !there(*p); });
   };
@@ -135,7 +217,7 @@ absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t
                    "another executor has ended launch {}, but its bytes were lost", launch);
     }
     lock.unlock();
-    bell_->Wait(seen, static_cast<uint32_t>(count), kQuiet);
+    bell_->Wait(seen, static_cast<uint32_t>(count), longest);
     lock.lock();
   }
 }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/shared_lanes.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+std::string Shown(const absl::StatusOr<std::optional<LaneReader::Front>>& front) {
+  if (!front.ok()) return std::string(absl::StatusCodeToString(front.status().code()));
+  if (!front->has_value()) return "none";
+  const PushName& name = (*front)->name;
+  return fmt::format("{}.{}.{}: {}", name.launch, name.round, name.part, (*front)->bytes);
+}
+
+class SharedLanesTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(owner_, nullptr); }
+  std::unique_ptr<LaneWriter> Writer(uint64_t sender) {
+    auto writer = LaneWriter::Open(owner_->AddressFor(Incarnation(sender)).value());
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    return *std::move(writer);
+  }
+
+  std::unique_ptr<SharedLanes> owner_ = SharedLanes::Make();
+};
+
+TEST_F(SharedLanesTest, EachSenderHasALaneOfFourSlots) {
+  auto one = Writer(1), two = Writer(2);
+  LaneReader* of_one = owner_->LaneOf(Incarnation(1));
+  LaneReader* of_two = owner_->LaneOf(Incarnation(2));
+  EXPECT_EQ(owner_->LaneOf(Incarnation(3)), nullptr);
+  EXPECT_EQ(Shown(of_one->Peek()), "none");
+  for (uint64_t launch = 1; launch <= kLaneSlots; ++launch) {
+    ASSERT_TRUE(one->HasRoom());
+    one->Write({launch, 2, -3, {}}, "abc");
+  }
+  EXPECT_FALSE(one->HasRoom());
+  EXPECT_TRUE(two->HasRoom());
+  EXPECT_EQ(Shown(of_two->Peek()), "none");
+  const std::string longest(kMaxPushBytes, 'x');
+  for (uint64_t launch = 1; launch <= 100; ++launch) {
+    EXPECT_EQ(Shown(of_one->Peek()),
+              fmt::format("{}.2.-3: {}", launch, launch > 4 ? longest : "abc"));
+    EXPECT_FALSE(one->HasRoom());
+    of_one->Pop();
+    ASSERT_TRUE(one->HasRoom());
+    one->Write({launch + kLaneSlots, 2, -3, {}}, longest);
+  }
+  // A sender that comes anew goes on where it was.
+  one = Writer(1);
+  EXPECT_EQ(owner_->LaneOf(Incarnation(1)), of_one);
+  EXPECT_FALSE(one->HasRoom());
+  of_one->Pop();
+  one->Write({200, 1, 1, {}}, "");
+  for (uint64_t i = 1; i < kLaneSlots; ++i) of_one->Pop();
+  EXPECT_EQ(Shown(of_one->Peek()), "200.1.1: ");
+}
+
+TEST_F(SharedLanesTest, TheBellWakesWithTheLastOfThoseThatAreWaitedFor) {
+  auto one = Writer(1), two = Writer(2);
+  const auto bell = owner_->bell();
+  const uint32_t seen = bell->rung();
+  std::atomic<bool> woken = false;
+  std::thread waiter([&] {
+    const auto begin = std::chrono::steady_clock::now();
+    bell->Wait(seen, 2, milliseconds(20000));
+    woken = true;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(10000));
+  });
+  std::this_thread::sleep_for(milliseconds(20));
+  one->Write({1, 1, 1, {}}, "x");
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_FALSE(woken);
+  two->Write({1, 1, 1, {}}, "x");
+  waiter.join();
+  // What has come before the wait does not let it sleep, and nobody rings for ever.
+  bell->Wait(seen, 1, milliseconds(20000));
+  bell->Wait(bell->rung(), 1, milliseconds(1));
+}
+
+TEST_F(SharedLanesTest, ProcessesPassEachOtherMillionsOfBytes) {
+  const std::string there = owner_->AddressFor(Incarnation(1)).value();
+  auto back = SharedLanes::Make();
+  const std::string here = back->AddressFor(Incarnation(2)).value();
+  const auto run = [](SharedLanes& mine, Incarnation peer, const std::string& address, char first) {
+    auto writer = LaneWriter::Open(address);
+    if (!writer.ok()) return false;
+    LaneReader* reader = mine.LaneOf(peer);
+    const auto bell = mine.bell();
+    for (uint64_t i = 1; i <= 2000; ++i) {
+      (*writer)->Write({i, 1, 0, {}}, std::string(i * 7 % 3000, first));
+      while (true) {
+        const uint32_t seen = bell->rung();
+        const auto front = reader->Peek();
+        if (!front.ok()) return false;
+        if (front->has_value()) {
+          const std::string want(i * 7 % 3000, static_cast<char>('a' + 'b' - first));
+          if ((*front)->name.launch != i || (*front)->bytes != want) return false;
+          break;
+        }
+        bell->Wait(seen, 1, milliseconds(10000));
+      }
+      reader->Pop();
+    }
+    return true;
+  };
+  const pid_t child = fork();
+  if (child == 0) _exit(run(*back, Incarnation(2), there, 'b') ? 0 : 1);
+  // The child's memory is that of this process, under another pid.
+  EXPECT_TRUE(run(*owner_, Incarnation(1), here, 'a'));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// A sender that writes whatever it likes.
+TEST_F(SharedLanesTest, ALaneThatIsBrokenIsNotReadAnyMore) {
+  const std::string address = owner_->AddressFor(Incarnation(1)).value();
+  int32_t fd = 0;
+  std::memcpy(&fd, address.data() + 4, sizeof fd);
+  char* map = static_cast<char*>(
+      mmap(nullptr, lanes::kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  ASSERT_NE(map, MAP_FAILED);
+  EXPECT_EQ(ftruncate(fd, 0), -1) << "the file could be taken away under its owner";
+  EXPECT_EQ(ftruncate(fd, 2 * lanes::kFileBytes), -1);
+  auto& lane = *reinterpret_cast<lanes::Lane*>(map + lanes::kPage);
+  LaneReader* reader = owner_->LaneOf(Incarnation(1));
+  lane.written = 1;
+  lane.slots[0].bytes = kMaxPushBytes;
+  EXPECT_EQ(reader->Peek().value()->bytes.size(), kMaxPushBytes);
+  lane.slots[0].bytes = kMaxPushBytes + 1;
+  EXPECT_EQ(Shown(reader->Peek()), "DATA_LOSS");
+  lane.slots[0].bytes = 1;
+  EXPECT_EQ(Shown(reader->Peek()), "DATA_LOSS") << "it stays broken";
+
+  ASSERT_TRUE(owner_->AddressFor(Incarnation(2)).ok());
+  auto& other = *reinterpret_cast<lanes::Lane*>(map + lanes::kPage + lanes::kLaneBytes);
+  for (const uint64_t written : {kLaneSlots + 1, ~uint64_t{0}}) {
+    other.written = written;
+    EXPECT_EQ(Shown(owner_->LaneOf(Incarnation(2))->Peek()), "DATA_LOSS");
+  }
+  munmap(map, lanes::kFileBytes);
+}
+
+TEST_F(SharedLanesTest, NothingButTheOwnersFileIsOpened) {
+  const std::string good = owner_->AddressFor(Incarnation(1)).value();
+  const auto with = [&](size_t at, int32_t value) {
+    std::string address = good;
+    std::memcpy(address.data() + at, &value, sizeof value);
+    return Text(LaneWriter::Open(address).status());
+  };
+  const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const int other = memfd_create("other", MFD_CLOEXEC);
+  const int same_name = memfd_create("fairway-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  EXPECT_THAT(with(4, file), HasSubstr("is /dev/null"));
+  EXPECT_THAT(with(4, other), HasSubstr("is /memfd:other"));
+  EXPECT_THAT(with(4, same_name), HasSubstr("is another file"));
+  EXPECT_THAT(with(4, 100000), HasSubstr("No such file"));
+  EXPECT_THAT(with(0, 0), HasSubstr("No such file"));
+  EXPECT_THAT(with(8, 0), HasSubstr("is another file")) << "another secret";
+  EXPECT_THAT(with(24, -1), HasSubstr("unreadable"));
+  EXPECT_THAT(with(24, lanes::kMaxLanes), HasSubstr("unreadable"));
+  EXPECT_FALSE(LaneWriter::Open("short").ok());
+  for (const int fd : {file, other, same_name}) close(fd);
+}
+
+TEST_F(SharedLanesTest, LanesAreBoundedAndNothingOfThemIsLeft) {
+  for (uint64_t sender = 1; sender <= lanes::kMaxLanes; ++sender)
+    ASSERT_TRUE(owner_->AddressFor(Incarnation(sender)).ok());
+  EXPECT_EQ(owner_->AddressFor(Incarnation(1000)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const std::string address = owner_->AddressFor(Incarnation(1)).value();
+  const auto bell = owner_->bell();
+  auto writer = Writer(1);
+  owner_.reset();
+  EXPECT_FALSE(LaneWriter::Open(address).ok());
+  writer->Write({1, 1, 1, {}}, "to nobody");
+  bell->Wake();
+}
+
+}  // namespace
+}  // namespace fairway
