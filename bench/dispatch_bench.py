@@ -6,7 +6,8 @@ argument. OpByOp: a call for each. Chained: a call for a program, a chain of 128
 one computation that does it 128 times. Each program of bench/dispatch tells what a step is there:
 
   Fairway                 the C++ SDK and the host runtime, one island of one executor
-  Fairway, two executors  the same, of two, which sum over a socket; from 8 devices on
+  Fairway, two executors  the same, of two, which push each other their sums; from 8 devices on
+  Fairway, one each       the same, with an executor for each device; 2 to 8 devices
   Fairway, JAX front door jits, and a traced program, on one island of the pjrt runtime
   JAX                     its CPU backend in one process, which waits for the step before the last
   JAX, several processes  one for each device, gloo; 2 to 4 devices
@@ -38,6 +39,7 @@ BUILD = ROOT / "build" / "release" / "bench"
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 DEVICES = (1, 2, 4, 8, 16, 32)
 TWO = "Fairway, two executors"
+EACH = "Fairway, one each"
 FRONT_DOOR = "Fairway, JAX front door"
 PEERS = ("Ray actors", "Ray graph", "Ray graph of 128", "Monarch")
 ROUNDS = 5
@@ -68,6 +70,10 @@ def _fairway(devices, scale, stack, flags=()):
                   _servers(cluster))
 
 
+def _fairway_each(devices, scale, stack):
+    return _fairway(devices, scale, stack, (f"--workers-per-island={devices}",))
+
+
 def _front_door(devices, scale, stack):
     from cluster import Cluster
 
@@ -95,6 +101,7 @@ def _alone(command, devices, scale, stack):
 
 CLIENTS = {
     TWO: (functools.partial(_fairway, flags=("--workers-per-island=2",)), range(8, 33)),
+    EACH: (_fairway_each, range(2, 9)),
     FRONT_DOOR: (_front_door, range(1, 33)),
     "JAX": (_jax, range(1, 33)),
     "JAX, several processes": (
@@ -185,6 +192,12 @@ def bars_of(samples):
             for style, devices, least in (("OpByOp", 8, 5000), ("OpByOp", 16, 2500),
                                           ("OpByOp", 32, 1500), ("Chained", 8, 20000),
                                           ("Fused", 8, 50000))]
+    # Shares of the hub, and 3 and 10 times what Ray's graphs and 3 times what Monarch reached.
+    for style, share, least in (("OpByOp", 0.7, 3110), ("Chained", 0.3, 6810), ("Fused", 0, 5730)):
+        hub = rate("TCP hub", style, 8)
+        if hub is not None:
+            least = max(least, round(share * hub[0]))
+        bars.append(bar(f"{style} steps/s, 8 devices, {EACH}", rate(EACH, style, 8), at_least=least))
     for style, most in (("OpByOp", 30), ("Chained", 5)):
         used = samples.cpu.get(("Fairway", style, 8))
         measured = None if used is None else paired(used, used, lambda a, _: a / 8)

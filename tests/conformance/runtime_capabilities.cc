@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Capabilities that not every runtime has.
-#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -77,15 +76,20 @@ class Member final : public Exchange {
     return out;
   }
   void End(uint64_t launch, const absl::Status& status) override {
-    EXPECT_TRUE(status.ok()) << status;
-    ended_ = launch;
+    const std::lock_guard lock(mutex_);
+    ended_[launch] = status;
   }
-  std::atomic<uint64_t> ended_ = 0;
+  std::map<uint64_t, absl::Status> ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
 
  private:
   const std::shared_ptr<Meeting> meeting_;
   const size_t self_;
   const std::vector<std::vector<size_t>> hosts_{{0, 1}};
+  std::mutex mutex_;
+  std::map<uint64_t, absl::Status> ended_;
 };
 
 TEST_P(RuntimeConformance, StableHloRuns) {
@@ -143,7 +147,12 @@ TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
   early.inputs[1] = {late.buffer.get()};
   EXPECT_EQ(runtime().Launch(early, nullptr).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  late.fulfil(absl::CancelledError("not needed"));
+  // Once it has failed, the gang does not begin, and the others are told of the cause.
+  const absl::Status cause = absl::CancelledError("not needed");
+  late.fulfil(cause);
+  early.launch_id = 6;
+  EXPECT_EQ(test::Run(runtime(), early).status(), cause);
+  EXPECT_EQ(sides[0].member->ended(), (std::map<uint64_t, absl::Status>{{6, cause}}));
 
   const auto run = [&](Side& side) { side.result = test::Run(runtime(), request(side)); };
   std::thread other([&] { run(sides[1]); });
@@ -152,7 +161,7 @@ TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
   for (const Side& side : sides) {
     ASSERT_TRUE(side.result.ok()) << side.result.status();
     for (auto& outputs : side.result->outputs) EXPECT_EQ(Read(*outputs[0]).value(), Computed({15}));
-    EXPECT_EQ(side.member->ended_, 7u);
+    EXPECT_EQ(side.member->ended().at(7), absl::OkStatus());
   }
 }
 

@@ -99,7 +99,7 @@ void ExecutorSession::Load(const InstallExecutable& install) {
         if (result.ok()) {
           executable->loaded = *std::move(result);
           executable->follows =
-              executable->loaded->separable() ||
+              executable->loaded->follows() ||
               (alone && context_.runtime->info().gang_inputs == ArrivalRule::kExternal);
         }
         if (ended_) return;

@@ -65,6 +65,9 @@ class LoadedExecutable {
   // True if its devices never wait for each other. Then a gang may be launched with inputs that are
   // still being computed, and may run on some devices alone if inputs of the others have failed.
   virtual bool separable() const { return false; }
+  // True if a gang may be passed to Launch right behind the gangs that make its inputs, from the
+  // same thread, before these have ended.
+  virtual bool follows() const { return separable(); }
   // True if an execution whose inputs are computed takes a fraction of a millisecond at most, for
   // all values, and ends within Launch. Then a thread that must not be held up may launch it.
   virtual bool brief() const { return false; }

@@ -37,6 +37,9 @@ class NativeExecutable final : public LoadedExecutable {
   // If an executor runs the gangs alone, one thread runs all devices of each; if several run them,
   // they wait for each other.
   bool separable() const override { return exchange == nullptr; }
+  // Host runs a gang within Launch, and sim computes there when it ends. So what earlier gangs make
+  // is known when a later one comes.
+  bool follows() const override { return true; }
 
   const std::shared_ptr<const NativeProgram> program;
   const std::vector<int> devices;            // empty: any one
@@ -51,16 +54,17 @@ absl::StatusOr<v1::NativeCode> Parsed(std::string_view code) {
   return proto;
 }
 
-// A gang that waits for an input would hold up all later ones.
+// A gang that waits for an input would hold up all later ones. One whose input has failed ends with
+// that cause, and does not begin.
 absl::Status CheckGangReady(const LaunchRequest& request, const NativeProgram& program) {
   for (size_t d = 0; d < request.inputs.size(); ++d) {
     for (size_t a = 0; a < request.inputs[d].size(); ++a) {
-      const auto known = CellOf(*request.inputs[d][a])->outcome->Peek();
-      if (known.has_value() && known->ok()) continue;
+      const NativeCellPtr& cell = CellOf(*request.inputs[d][a]);
+      const Outcome& known = cell->due != nullptr ? cell->due->known : *cell->outcome;
+      if (known.Peek().has_value()) continue;
       return Error(absl::StatusCode::kFailedPrecondition,
-                   "gang {} of {}: argument {} on device {} {}", request.launch_id, program.name, a,
-                   request.devices[d],
-                   known.has_value() ? "has failed: " + Describe(*known) : "is not ready");
+                   "gang {} of {}: argument {} on device {} is not ready", request.launch_id,
+                   program.name, a, request.devices[d]);
     }
   }
   return absl::OkStatus();
