@@ -56,6 +56,34 @@ def test_islands_of_other_numbers_of_executors_beside_each_other(new_cluster):
 
 
 @pytest.mark.parametrize("runtime", ["host", "sim"])
+def test_an_island_over_three_hosts(new_cluster, runtime):
+    cluster = new_cluster(1, 1, (f"--runtime={runtime}",))
+    link = cluster.executors()[0].flag("controller")
+    # Addresses of this host, which count as hosts; two executors are neighbours.
+    workers = [
+        subprocess.Popen(
+            [BIN / "fairway-worker", f"--controller={link}", f"--name=x{i}", "--island=wide",
+             "--island-workers=4", "--devices=1", f"--runtime={runtime}",
+             f"--data-bind=127.0.0.{host}:0"],
+            env=cluster.environment, stderr=subprocess.DEVNULL)
+        for i, host in enumerate((1, 2, 3, 2))
+    ]
+    try:
+        wait_for(lambda: cluster.metrics().total("fairway_island_up") == 2, "the wide island")
+        ends_well(start(cluster, "sums"))
+        client = start(cluster, "run", 1)
+        assert client.stdout.readline() == "running\n"
+        executor(cluster, "x2").signal(signal.SIGKILL)
+        text = ends_well(client)
+        assert re.search(r"LOST DATA_LOSS: .*wide.*x2.*SIGKILL", text), text
+        assert "AGAIN OK" in text
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+
+
+@pytest.mark.parametrize("runtime", ["host", "sim"])
 @pytest.mark.parametrize("workers", [2, 4])
 def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster, workers, runtime):
     cluster = new_cluster(2, 4, (f"--runtime={runtime}", f"--workers-per-island={workers}"))

@@ -270,7 +270,8 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
     }
   }
   if (!status.ok()) {
-    if (launched.gang) exchanges_->End(launched.gang.value, status);
+    // Not its end: earlier gangs may still run.
+    if (launched.gang) exchanges_->LeaveOut(launched.gang.value, launched.gang.value, status);
     return TellLaunchDone(launched.node, status, {});
   }
   if (const auto& bytes = launched.made->bytes; !bytes.empty()) {

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "async/event_loop.h"
+#include "async/run_until.h"
 #include "worker/executor/runtime/host/all_reduce.h"
 
 namespace fairway {
@@ -237,7 +238,9 @@ TEST_F(GangExchangesTest, WhatComesTooEarlyIsTakenWhenItIsWanted) {
       pushed.push_back(exchange->Push(7, 1, part, 0, std::string(Exchange::kMaxPushBytes, 'x')));
     }
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  // They may also come through memory, which nobody sees.
+  (void)RunUntil(
+      loop_, [&] { return frames_ > 0; }, std::chrono::milliseconds(100));
   const auto receiver = peers_[0].all->Make(members, 0);
   for (int32_t part = 0; part < 500; ++part) {
     size_t bytes = 0;

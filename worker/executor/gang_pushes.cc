@@ -98,7 +98,8 @@ void GangExchanges::AskForLane(const PeerPtr& peer) {
 
 bool GangExchanges::FindInLane(Peer& peer, const PushName& name) {
   if (peer.in == nullptr && lanes_ != nullptr) peer.in = lanes_->LaneOf(peer.member.incarnation);
-  while (peer.in != nullptr) {
+  // A neighbour that goes on writing what nobody wants must not keep this thread here.
+  for (uint64_t looked = 0; peer.in != nullptr && looked <= kLaneSlots; ++looked) {
     const auto first = peer.in->Peek();
     if (!first.ok()) {
       peer.got = Got{{}, nullptr, first.status()};
