@@ -39,6 +39,9 @@ absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(
             return exchanges->OnPush(name, bytes);
           }));
   session->exchanges_->Open(session->plane_.get());
+  if (context.launches != nullptr) {
+    session->exchanges_->BeforeLongWaits([ends = context.launches->gang_ends()] { ends->Flush(); });
+  }
   return session;
 }
 

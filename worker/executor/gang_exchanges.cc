@@ -171,6 +171,7 @@ void GangExchanges::Offer(uint64_t id, Name name, HostView bytes,
 absl::StatusOr<std::vector<std::shared_ptr<Blob>>> GangExchanges::Take(
     const Members& members, uint64_t id, uint32_t round,
     const std::vector<Exchange::Wanted>& wanted) {
+  before_long_wait_();  // it may be one
   auto taking = std::make_shared<Taking>();
   taking->open = wanted.size();
   taking->blobs.resize(wanted.size());

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,9 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
 
   // `plane` must live until Close.
   void Open(DataPlane* plane);
+  // `call` is called, on the thread that runs gangs, before it waits long for others. Set it before
+  // the first Make.
+  void BeforeLongWaits(std::function<void()> call) { before_long_wait_ = std::move(call); }
   // Fails with `why` everything that waits, and all later work.
   void Close(const absl::Status& why);
 
@@ -70,6 +74,8 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   static constexpr int kMaxUnsent = 8;
   // After this time a member that waits asks those that it waits for what is wrong.
   static constexpr std::chrono::milliseconds kQuiet{20};
+  // A wait that is longer than this is long.
+  static constexpr std::chrono::milliseconds kLong{1};
   // A push that was lost is given up so long after its sender has ended the launch.
   static constexpr std::chrono::milliseconds kLost{2000};
 
@@ -171,6 +177,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   // Returns whether the launch can be forgotten: it has ended, and nobody wants its bytes.
   static bool Over(const Launch& launch) { return launch.ended && launch.offered.empty(); }
 
+  std::function<void()> before_long_wait_ = [] {};
   std::mutex mutex_;
   std::condition_variable changed_;  // for Take
   // What neighbours push; nullptr: the system has no such memory, they send frames.

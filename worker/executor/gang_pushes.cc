@@ -196,6 +196,7 @@ absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t
   };
   std::shared_ptr<Watch> watch;
   Clock::time_point begun;
+  bool is_long = false;
   while (true) {
     const uint32_t seen = bell_->rung();
     if (!closed_.ok()) return closed_;
@@ -218,7 +219,11 @@ absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t
                    "another executor has ended launch {}, but its bytes were lost", launch);
     }
     lock.unlock();
-    bell_->Wait(seen, static_cast<uint32_t>(count), longest);
+    if (!is_long && now - begun >= kLong) {
+      is_long = true;
+      before_long_wait_();
+    }
+    bell_->Wait(seen, static_cast<uint32_t>(count), is_long ? longest : std::min(longest, kLong));
     lock.lock();
   }
 }

@@ -107,15 +107,22 @@ void LaunchQueues::Launch(Queue& queue, LaunchJob job) {
   const bool here =
       job.executable->brief() && queue.under_way->load(std::memory_order_acquire) == 0;
   queue.under_way->fetch_add(1, std::memory_order_relaxed);
-  job.done = [under_way = queue.under_way,
+  job.done = [under_way = queue.under_way, ends = queue.ends,
               done = std::move(job.done)](absl::Status status) mutable {
     under_way->fetch_sub(1, std::memory_order_acq_rel);
-    std::move(done)(std::move(status));
+    if (ends == nullptr) return std::move(done)(std::move(status));
+    ends->Add([done = std::move(done), status = std::move(status)]() mutable {
+      std::move(done)(std::move(status));
+    });
   };
   job.host_calls = host_calls_;
   if (here) return RunLaunch(*runtime_, std::move(job));
-  queue.thread.Run([runtime = runtime_, job = std::move(job)]() mutable {
-    RunLaunch(*runtime, std::move(job));
+  queue.thread.Run([runtime = runtime_, &queue, job = std::move(job)]() mutable {
+    if (queue.ends == nullptr) return RunLaunch(*runtime, std::move(job));
+    const void* code = job.executable.get();
+    queue.ends->Run(
+        code, [&queue] { return queue.thread.pending() > 1; },
+        [&] { RunLaunch(*runtime, std::move(job)); });
   });
 }
 

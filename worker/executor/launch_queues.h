@@ -16,6 +16,7 @@
 #include <absl/functional/any_invocable.h>
 
 #include "async/blocking_pool.h"
+#include "worker/executor/gang_ends.h"
 #include "worker/executor/runtime/runtime.h"
 
 namespace fairway {
@@ -64,12 +65,16 @@ class LaunchQueues {
   // Launches gangs one after another in the order of these calls.
   void LaunchGang(LaunchJob job);
   void LaunchSingle(LaunchJob job);
+  // The ends of gangs that have not been passed to their `done`.
+  std::shared_ptr<GangEnds> gang_ends() const { return gangs_.ends; }
   // `calls` carries the client calls of jobs that are passed from now on.
   void set_host_calls(std::shared_ptr<ffi::HostCalls> calls) { host_calls_ = std::move(calls); }
 
  private:
   struct Queue {
-    explicit Queue(std::string name) : thread(std::move(name), 1) {}
+    explicit Queue(std::string name, std::shared_ptr<GangEnds> ends = nullptr)
+        : ends(std::move(ends)), thread(std::move(name), 1) {}
+    const std::shared_ptr<GangEnds> ends;  // nullptr: each end is told by itself
     // Jobs that have not ended. An end may come after the queue is destroyed.
     const std::shared_ptr<std::atomic<int>> under_way = std::make_shared<std::atomic<int>>(0);
     BlockingPool thread;
@@ -78,7 +83,7 @@ class LaunchQueues {
 
   Runtime* const runtime_;
   std::shared_ptr<ffi::HostCalls> host_calls_;
-  Queue gangs_{"fairway-gangs"};
+  Queue gangs_{"fairway-gangs", std::make_shared<GangEnds>()};
   std::vector<std::unique_ptr<Queue>> singles_;
 };
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_EXECUTOR_GANG_ENDS_H_
+#define FAIRWAY_WORKER_EXECUTOR_GANG_ENDS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/functional/function_ref.h>
+
+namespace fairway {
+
+// The ends of gangs on their way to the event loop. Waking the loop for each costs as much as
+// handling it, so the end of a short gang waits for those of the gangs that are queued behind it:
+// at most kMost ends, while launches of the same code follow that took less than kShort.
+// Thread-safe.
+class GangEnds {
+ public:
+  static constexpr size_t kMost = 4;  // half of what a sequence has at work (kSequenceWindow)
+  static constexpr std::chrono::milliseconds kShort{1};
+
+  // Runs `launch` on the thread of gangs. `code` tells which code it launches. `queued` says
+  // whether another gang is queued; then Run will be called again at once.
+  void Run(const void* code, absl::FunctionRef<bool()> queued, absl::FunctionRef<void()> launch);
+  // Calls `end` now or soon, on the thread of gangs if it comes from there.
+  void Add(absl::AnyInvocable<void()> end);
+  // Calls all ends that wait. Whoever lets the thread of gangs wait for long calls it before.
+  void Flush();
+
+ private:
+  struct Running {
+    absl::FunctionRef<bool()> queued;
+    bool ended = false;
+  };
+
+  std::mutex mutex_;
+  std::vector<absl::AnyInvocable<void()>> ends_;  // guarded by mutex_, like the next two
+  std::thread::id runs_on_;
+  Running* running_ = nullptr;  // the launch that runs; used on that thread
+  // The code of the last launch, if that was short and ended within Run. Of the thread of gangs.
+  const void* short_ = nullptr;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_GANG_ENDS_H_
