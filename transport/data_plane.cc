@@ -74,26 +74,11 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   }
 
   void Pull(const std::string& endpoint, PendingPull pull) {
-    const auto [entry, fresh] = peers_.try_emplace(endpoint);
-    Peer& peer = entry->second;
-    if (peer.stream != nullptr) return peer.stream->Pull(std::move(pull));
-    peer.waiting.push_back(std::move(pull));
-    if (fresh) Connect(endpoint);
+    Send({endpoint, false}, &ClientStream::Pull, &Peer::pulls, std::move(pull));
   }
-
-  void Connect(const std::string& endpoint) {
-    ConnectSocket(io_, endpoint, kConnectTimeout,
-                  [this, endpoint](absl::StatusOr<StreamSocket> socket) {
-                    Connected(endpoint, std::move(socket));
-                  });
-  }
-
+  // Pushes have a connection of their own: one that finds no room holds up nothing else.
   void Push(const std::string& endpoint, data::PendingPush push) {
-    const auto [entry, fresh] = peers_.try_emplace(endpoint);
-    Peer& peer = entry->second;
-    if (peer.stream != nullptr) return peer.stream->Push(std::move(push));
-    peer.pushes.push_back(std::move(push));
-    if (fresh) Connect(endpoint);
+    Send({endpoint, true}, &ClientStream::Push, &Peer::pushes, std::move(push));
   }
   void RetryPushes() {
     for (const auto& [_, server] : std::map(servers_)) server->RetryPush();
@@ -108,12 +93,26 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   uint64_t ServedBytes() const { return served_->load(); }
 
  private:
-  // Exists while it is connected or being connected.
+  // A connection to a peer. Exists while it is connected or being connected.
   struct Peer {
     std::shared_ptr<ClientStream> stream;   // nullptr: not connected yet
-    std::vector<PendingPull> waiting;       // pulls that wait for the stream
+    std::vector<PendingPull> pulls;         // that wait for the stream
     std::vector<data::PendingPush> pushes;  // the same
   };
+  using PeerKey = std::pair<std::string, bool>;  // endpoint; whether it is for pushes
+
+  template <typename T>
+  void Send(PeerKey key, void (ClientStream::*send)(T), std::vector<T> Peer::*waiting, T what) {
+    const auto [entry, fresh] = peers_.try_emplace(std::move(key));
+    Peer& peer = entry->second;
+    if (peer.stream != nullptr) return (*peer.stream.*send)(std::move(what));
+    (peer.*waiting).push_back(std::move(what));
+    if (!fresh) return;
+    ConnectSocket(io_, entry->first.first, kConnectTimeout,
+                  [this, key = entry->first](absl::StatusOr<StreamSocket> socket) {
+                    Connected(key, std::move(socket));
+                  });
+  }
 
   std::shared_ptr<std::atomic<uint64_t>> Counter(const std::string& endpoint) {
     std::lock_guard lock(counters_mutex_);
@@ -122,20 +121,19 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     return counter;
   }
 
-  void Connected(const std::string& endpoint, absl::StatusOr<StreamSocket> socket) {
-    Peer& peer = peers_.at(endpoint);
-    auto waiting = std::exchange(peer.waiting, {});
+  void Connected(const PeerKey& key, absl::StatusOr<StreamSocket> socket) {
+    Peer& peer = peers_.at(key);
+    auto pulls = std::exchange(peer.pulls, {});
     auto pushes = std::exchange(peer.pushes, {});
     if (!socket.ok()) {
-      peers_.erase(endpoint);
-      for (PendingPull& pull : waiting) pull.done(socket.status());
+      peers_.erase(key);
+      for (PendingPull& pull : pulls) pull.done(socket.status());
       return;
     }
-    peer.stream =
-        std::make_shared<ClientStream>(*std::move(socket), endpoint, Counter(endpoint), blocks_,
-                                       [this, endpoint] { peers_.erase(endpoint); });
+    peer.stream = std::make_shared<ClientStream>(*std::move(socket), key.first, Counter(key.first),
+                                                 blocks_, [this, key] { peers_.erase(key); });
     peer.stream->Start();
-    for (PendingPull& pull : waiting) peer.stream->Pull(std::move(pull));
+    for (PendingPull& pull : pulls) peer.stream->Pull(std::move(pull));
     for (data::PendingPush& push : pushes) peer.stream->Push(std::move(push));
   }
 
@@ -160,7 +158,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   const Incarnation incarnation_;
   tcp::acceptor acceptor_;
   boost::asio::steady_timer again_{io_};
-  std::map<std::string, Peer> peers_;
+  std::map<PeerKey, Peer> peers_;
   std::map<ServerStream*, std::shared_ptr<ServerStream>> servers_;
   const std::shared_ptr<std::atomic<uint64_t>> served_ = std::make_shared<std::atomic<uint64_t>>(0);
   const std::shared_ptr<BlockPool> blocks_;

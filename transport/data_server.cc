@@ -91,7 +91,12 @@ void ServerStream::OnPushed(const FrameHeader& header) {
 }
 
 void ServerStream::RetryPush() {
-  if (!held_.has_value() || !on_push_(held_->name, held_->bytes)) return;
+  if (!held_.has_value()) return;
+  if (!on_push_(held_->name, held_->bytes)) {
+    // Its end is not read while its push is held.
+    if (peer_has_gone()) Fail(absl::UnavailableError("it has gone, and its pushes found no room"));
+    return;
+  }
   held_.reset();
   Kick();  // reads on
 }

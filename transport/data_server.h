@@ -37,7 +37,8 @@ class ServerStream final : public FrameStream {
         on_push_(std::move(on_push)) {}
 
   void Answer(uint64_t id, absl::StatusOr<DataView> answer);
-  // Offers the push that was not taken to `on_push` again, and reads on if it is taken now.
+  // Offers the push that was not taken to `on_push` again, and reads on if it is taken now. If it
+  // is not, and the peer has gone, the stream ends.
   void RetryPush();
 
  protected:

@@ -118,5 +118,42 @@ TEST(DataServer, APushThatIsTooLongOrTooShortDoesNoHarm) {
   EXPECT_EQ(after("", 1 << 20), "0 pushes, refused");
 }
 
+// Nothing is read of it any more, so the end of the connection is not read either.
+TEST(DataServer, APeerThatGoesAwayWhileItsPushIsHeldIsForgottenWithIt) {
+  boost::asio::io_context io(1);
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+  StreamSocket socket(io);
+  socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fds[1]);
+  bool ended = false;
+  size_t offered = 0;
+  auto stream = std::make_shared<data::ServerStream>(
+      std::move(socket), Incarnation(7),
+      [](std::shared_ptr<data::ServerStream>, uint64_t, PullRequest) {},
+      [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),
+      [&](const PushName&, std::shared_ptr<Blob>&) { return ++offered == 0; });
+  stream->Start();
+  const std::string push = data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7)}, "bytes");
+  std::string frame(kFrameHeaderBytes, '\0');
+  EncodeFrameHeader(
+      {.type = data::kPush, .length = static_cast<uint32_t>(push.size()), .crc = Crc32c(push)},
+      frame.data());
+  frame += push;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(send(fds[0], frame.data(), frame.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(frame.size()));
+  }
+  while (Poll(io)) {
+  }
+  stream->RetryPush();
+  EXPECT_FALSE(ended);
+  EXPECT_EQ(offered, 2u);
+  close(fds[0]);
+  stream->RetryPush();
+  while (Poll(io)) {
+  }
+  EXPECT_TRUE(ended);
+}
+
 }  // namespace
 }  // namespace fairway

@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -38,6 +39,11 @@ void FrameStream::WatchHost(std::chrono::milliseconds silence) {
   set(TCP_KEEPIDLE, 1);
   set(TCP_KEEPINTVL, 1);
   set(TCP_USER_TIMEOUT, static_cast<int>(silence.count()));
+}
+
+bool FrameStream::peer_has_gone() {
+  pollfd end{socket_.native_handle(), POLLRDHUP, 0};
+  return !closed_ && poll(&end, 1, 0) == 1;
 }
 
 void FrameStream::Start() {

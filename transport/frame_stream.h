@@ -61,6 +61,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   bool closed() const { return closed_; }
   // The bytes taken from NextFrame and not yet written.
   size_t batch_bytes() const { return batch_bytes_; }
+  // Returns whether the peer has closed its end, even if bytes that it sent before were not read.
+  bool peer_has_gone();
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
  protected:
@@ -82,6 +84,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   virtual void OnCorrupt(const FrameHeader& header) {}
   // Called once, unless CloseNow was called.
   virtual void OnStreamClosed(absl::Status status) = 0;
+  // Closes; OnStreamClosed comes.
+  void Fail(absl::Status status);
 
  private:
   void Read();
@@ -95,7 +99,6 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   void Write();
   void OnWritten(const boost::system::error_code& error);
   void AfterLastWrite();
-  void Fail(absl::Status status);
 
   static constexpr size_t kBufferBytes = 64 << 10;
   static constexpr size_t kDirectBytes =
