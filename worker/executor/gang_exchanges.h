@@ -91,6 +91,13 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     std::shared_ptr<Blob> block;  // has the bytes; nullptr: they are in the lane
     absl::Status broken;
   };
+  // A question to another executor: how does the launch fail or end there?
+  struct Watch {
+    explicit Watch(uint64_t launch) : launch(launch) {}
+    const uint64_t launch;
+    absl::Status failure;
+    std::optional<std::chrono::steady_clock::time_point> ended;  // without an error
+  };
   // Another executor. One record for all computations that it is a member of.
   struct Peer {
     explicit Peer(const InstallExecutable::Member& member) : member(member) {}
@@ -101,15 +108,12 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     std::optional<Got> got;
     // A launch has failed because of it, and nothing has come since. It is asked at once.
     bool suspect = false;
+    // About the latest launch that it was asked about. One for each launch: the question waits
+    // there until the launch has ended.
+    std::shared_ptr<Watch> watch;
     const std::shared_ptr<std::atomic<int>> unsent = std::make_shared<std::atomic<int>>(0);
   };
   using PeerPtr = std::shared_ptr<Peer>;
-  // What the members that a wait depends on have said about the launch.
-  struct Watch {
-    absl::Status failure;
-    bool ended = false;  // one has ended it
-    std::chrono::steady_clock::time_point ended_at;
-  };
   using Name = std::pair<uint32_t, int32_t>;  // round, part
   struct Offered {
     HostView bytes;
@@ -150,8 +154,19 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   absl::Status WaitFor(std::unique_lock<std::mutex>& lock, uint64_t launch,
                        std::span<const PeerPtr> peers, absl::FunctionRef<bool(Peer&)> there,
                        std::chrono::milliseconds longest = kQuiet);
-  // Asks `peer` how the launch fails or ends there.
-  void Ask(const PeerPtr& peer, uint64_t launch, const std::shared_ptr<Watch>& watch);
+  // Asks `peer` how the launch fails or ends there, unless it was asked, and returns its failure.
+  // UNAVAILABLE: it has ended the launch, and what it pushed does not come.
+  absl::Status Ask(const PeerPtr& peer, uint64_t launch);
+  // Drops what was pushed into the lane, or all lanes, for launches before this one. Not while the
+  // thread that runs gangs reads of the lane.
+  static void DropBefore(uint64_t launch, LaneReader& lane);
+  void DropBefore(uint64_t launch);
+  // nullptr: it has no lane here.
+  LaneReader* LaneFrom(Peer& peer);
+  // Returns whether a push to it need not wait.
+  static bool HasRoom(const Peer& peer) {
+    return peer.out != nullptr ? peer.out->HasRoom() : peer.unsent->load() < kMaxUnsent;
+  }
   // Finds the push in its slot, if it is there; drops those of earlier launches.
   bool Find(Peer& peer, const PushName& name);
   bool FindInLane(Peer& peer, const PushName& name);

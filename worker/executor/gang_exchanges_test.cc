@@ -43,7 +43,8 @@ class GangExchangesTest : public testing::Test {
       const std::string host = fmt::format("127.0.0.{}", 1 + i % hosts);
       peer.plane = *MakeTcpDataPlane(
           loop_, host + ":0", host, incarnation, [](PullRequest, DataPlane::Answer) {}, {},
-          [all = peer.all](PullRequest request, DataPlane::Answer answer) {
+          [this, all = peer.all](PullRequest request, DataPlane::Answer answer) {
+            if (request.index == GangExchanges::kWatch) ++watches_;
             all->OnPull(request, std::move(answer));
           },
           [this, all = peer.all](const PushName& name, std::shared_ptr<Blob>& bytes) {
@@ -69,6 +70,12 @@ class GangExchangesTest : public testing::Test {
         *peers_[member].exchange, launch, round, DType::kF32,
         Blob::Copy({reinterpret_cast<const char*>(values.data()), 4 * values.size()}), push_bytes);
   }
+  // The exchange of a gang of members `a` and `b`, for `a`.
+  std::shared_ptr<Exchange> PairOf(size_t a, size_t b) {
+    return peers_[a].all->Make({{peers_[a].plane->endpoint(), Incarnation(100 + a)},
+                                {peers_[b].plane->endpoint(), Incarnation(100 + b)}},
+                               0);
+  }
   // Runs one launch on all members, each in a thread.
   std::vector<std::optional<Sum>> RunAll(uint64_t launch,
                                          const std::vector<std::vector<float>>& values) {
@@ -85,7 +92,8 @@ class GangExchangesTest : public testing::Test {
   }
 
   EventLoop loop_;
-  std::atomic<int> frames_ = 0;  // pushes that came by a connection
+  std::atomic<int> frames_ = 0;   // pushes that came by a connection
+  std::atomic<int> watches_ = 0;  // pulls that ask how a launch ends
   std::vector<Peer> peers_;
 };
 
@@ -194,6 +202,78 @@ TEST_F(GangExchangesTest, NeighboursPushThroughMemoryAndOthersDoNot) {
   }
 }
 
+// As those do that were started anew again and again.
+TEST_F(GangExchangesTest, NeighboursThatAreGoneTakeNoMemoryFromOthers) {
+  Make(2);
+  for (uint64_t i = 0; i < 2 * lanes::kMaxLanes; ++i) {
+    peers_[0].all->OnPull({TransferId(), 0, Incarnation(1000 + i), 1},
+                          [](absl::StatusOr<DataView>) {});
+  }
+  auto late = std::make_shared<GangExchanges>();
+  std::atomic<int> frames = 0;
+  auto plane = *MakeTcpDataPlane(
+      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150), [](PullRequest, DataPlane::Answer) {},
+      {},
+      [&](PullRequest request, DataPlane::Answer answer) {
+        late->OnPull(request, std::move(answer));
+      },
+      [&](const PushName& name, std::shared_ptr<Blob>& bytes) {
+        ++frames;
+        return late->OnPush(name, bytes);
+      });
+  late->Open(plane.get());
+  const GangExchanges::Members members{{peers_[0].plane->endpoint(), Incarnation(100)},
+                                       {plane->endpoint(), Incarnation(150)}};
+  const auto here = peers_[0].all->Make(members, 0);
+  const auto there = late->Make(members, 1);
+  int before = -1;
+  for (uint64_t launch = 1; launch <= 1000 && before != frames_ + frames; ++launch) {
+    before = launch > 10 ? frames_ + frames : -1;
+    std::thread other([&] {
+      EXPECT_TRUE(AllReduceOver(*there, launch, 1, DType::kF32, Blob::Copy("1234")).ok());
+    });
+    EXPECT_TRUE(AllReduceOver(*here, launch, 1, DType::kF32, Blob::Copy("1234")).ok());
+    other.join();
+  }
+  EXPECT_EQ(before, frames_ + frames) << "it still sends frames";
+  late->Close(absl::UnavailableError("closed"));
+  plane.reset();
+}
+
+TEST_F(GangExchangesTest, WhatIsPushedToMemoryThatWasTakenBackIsNotLost) {
+  Make(2);
+  uint64_t launch = 0;
+  const std::vector<std::vector<float>> ones(2, {1});
+  const auto until_no_frames = [&] {
+    int before = -1;
+    for (const uint64_t first = launch; before != frames_ && launch < first + 1000;) {
+      before = launch > first + 10 ? frames_.load() : -1;
+      RunAll(++launch, ones);
+    }
+    EXPECT_EQ(before, frames_);
+  };
+  until_no_frames();
+  // Member 1 unloads the code, and loads other code; and others want its memory.
+  peers_[1].exchange = nullptr;
+  (void)peers_[1].all->Make({{peers_[1].plane->endpoint(), Incarnation(101)}}, 0);
+  for (uint64_t i = 0; i < lanes::kMaxLanes; ++i) {
+    peers_[1].all->OnPull({TransferId(), 0, Incarnation(1000 + i), 1},
+                          [](absl::StatusOr<DataView>) {});
+  }
+  const int frames = frames_;
+  std::optional<Sum> sum;
+  std::thread ahead([&] { sum = Run(0, launch + 1, 1, {1}, 1 << 20); });
+  EXPECT_TRUE(RunUntil(loop_, [&] { return frames_ > frames; }));
+  peers_[1].exchange = peers_[1].all->Make({{peers_[0].plane->endpoint(), Incarnation(100)},
+                                            {peers_[1].plane->endpoint(), Incarnation(101)}},
+                                           1);
+  EXPECT_EQ(ToFloats(Run(1, launch + 1, 1, {1}, 1 << 20)), std::vector<float>{2});
+  ahead.join();
+  EXPECT_EQ(ToFloats(*sum), std::vector<float>{2}) << sum->status();
+  ++launch;
+  until_no_frames();
+}
+
 TEST_F(GangExchangesTest, AMemberThatRunsFarAheadWaitsAndNothingIsLost) {
   Make(2);
   // 5 launches fail at member 0 by what the other does not know, in the middle of its pushes.
@@ -227,8 +307,12 @@ TEST_F(GangExchangesTest, WhatComesTooEarlyIsTakenWhenItIsWanted) {
   GangExchanges::Members members{{peers_[0].plane->endpoint(), Incarnation(100)},
                                  {peers_[1].plane->endpoint(), Incarnation(101)}};
   auto sender = std::make_shared<GangExchanges>();
-  auto plane = *MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150),
-                                 [](PullRequest, DataPlane::Answer) {});
+  auto plane = *MakeTcpDataPlane(
+      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150), [](PullRequest, DataPlane::Answer) {},
+      {},
+      [&](PullRequest request, DataPlane::Answer answer) {
+        sender->OnPull(request, std::move(answer));
+      });
   sender->Open(plane.get());
   members.push_back({plane->endpoint(), Incarnation(150)});
   const auto exchange = sender->Make(members, 2);
@@ -244,16 +328,92 @@ TEST_F(GangExchangesTest, WhatComesTooEarlyIsTakenWhenItIsWanted) {
   const auto receiver = peers_[0].all->Make(members, 0);
   for (int32_t part = 0; part < 500; ++part) {
     size_t bytes = 0;
-    ASSERT_TRUE(receiver
-                    ->Receive(7, 1, part, {2}, Exchange::kMaxPushBytes,
-                              [&](size_t, std::string_view got) { bytes = got.size(); })
-                    .ok());
+    const absl::Status status =
+        receiver->Receive(7, 1, part, {2}, Exchange::kMaxPushBytes,
+                          [&](size_t, std::string_view got) { bytes = got.size(); });
+    EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(bytes, Exchange::kMaxPushBytes);
   }
   pusher.join();
   for (const absl::Status& status : pushed) EXPECT_TRUE(status.ok()) << status;
   sender->Close(absl::UnavailableError("closed"));
   plane.reset();
+}
+
+// Gangs of pairs fail one after the other, so that each memory is full of pushes that its owner
+// does not want. The members of the next gang all push before they look at what has come.
+TEST_F(GangExchangesTest, PushesThatNobodyWantsHoldNobody) {
+  Make(3);
+  uint64_t launch = 0;
+  const std::vector<std::vector<float>> ones(3, {1});
+  // Until all know the memory of the others.
+  for (int frames = -1; frames != frames_ || launch < 10;) {
+    frames = frames_;
+    RunAll(++launch, ones);
+  }
+  const absl::Status cause = absl::InternalError("left out");
+  for (size_t m = 0; m < 3; ++m) {
+    const size_t other = (m + 1) % 3;
+    const auto pair = PairOf(m, other);
+    for (size_t i = 0; i < kLaneSlots; ++i) {
+      ++launch;
+      peers_[other].all->LeaveOut(launch, launch, cause);
+      const absl::Status status =
+          AllReduceOver(*pair, launch, 1, DType::kF32, Blob::Copy("1234")).status();
+      EXPECT_EQ(status, cause);
+      pair->End(launch, status);
+    }
+  }
+  std::atomic<int> ended = 0;
+  std::vector<std::optional<Sum>> got(3);
+  std::vector<std::thread> gangs;
+  ++launch;
+  for (size_t m = 0; m < 3; ++m) {
+    gangs.emplace_back([&, m] {
+      got[m] = Run(m, launch, 1, {1}, 1 << 20);
+      ++ended;
+    });
+  }
+  EXPECT_TRUE(RunUntil(loop_, [&] { return ended == 3; }));
+  for (Peer& peer : peers_) peer.all->Abandon(launch, launch, absl::CancelledError("it hangs"));
+  for (std::thread& gang : gangs) gang.join();
+  for (const auto& sum : got) EXPECT_EQ(ToFloats(*sum), std::vector<float>{3}) << sum->status();
+}
+
+// Each question waits at its member until the launch has ended there.
+TEST_F(GangExchangesTest, AMemberIsAskedOnceHowALaunchEnds) {
+  Make(2);
+  std::vector<Sum> got;
+  std::thread waits([&] {
+    for (uint32_t round = 1; round <= 4; ++round) got.push_back(Run(0, 1, round, {1}, 1 << 20));
+  });
+  for (uint32_t round = 1; round <= 4; ++round) {
+    const int before = watches_;
+    (void)RunUntil(
+        loop_, [&] { return watches_ > before; }, 3 * GangExchanges::kQuiet);
+    EXPECT_TRUE(Run(1, 1, round, {1}, 1 << 20).ok());
+  }
+  waits.join();
+  for (const Sum& sum : got) EXPECT_EQ(ToFloats(sum), std::vector<float>{2}) << sum.status();
+  EXPECT_LE(watches_, 1);
+}
+
+TEST_F(GangExchangesTest, AMemberMayBeSlowAfterAnotherHasEndedTheLaunch) {
+  Make(3);
+  std::atomic<bool> given_up = false;
+  std::optional<absl::Status> got;
+  std::thread waits([&] {
+    got = peers_[0].exchange->Receive(1, 1, 0, {1, 2}, 4, [](size_t, std::string_view) {});
+    given_up = !got->ok();
+  });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return watches_ == 2; }));
+  EXPECT_TRUE(peers_[1].exchange->Push(1, 1, 0, 0, "1234").ok());
+  peers_[1].exchange->End(1, absl::OkStatus());
+  EXPECT_FALSE(RunUntil(
+      loop_, [&] { return given_up.load(); }, GangExchanges::kLost + 5 * GangExchanges::kQuiet));
+  EXPECT_TRUE(peers_[2].exchange->Push(1, 1, 0, 0, "1234").ok());
+  waits.join();
+  EXPECT_EQ(got, absl::OkStatus());
 }
 
 TEST_F(GangExchangesTest, APushOfAnotherSizeIsAnError) {

@@ -73,6 +73,15 @@ void GangExchanges::SlotsAreFree() {
 void GangExchanges::TellLane(const PullRequest& request, DataPlane::Answer& answer) {
   if (lanes_ == nullptr) return answer(absl::UnimplementedError("no shared memory here"));
   auto address = lanes_->AddressFor(request.from);
+  if (!address.ok()) {
+    // Of senders that are members of nothing here, as those are that have gone.
+    lanes_->TakeBack([this](Incarnation sender, LaneReader& lane) {
+      if (peers_.contains(sender)) return false;
+      DropBefore(ended_through_ + 1, lane);
+      return true;
+    });
+    address = lanes_->AddressFor(request.from);
+  }
   if (!address.ok()) return answer(address.status());
   const auto bytes = Blob::Copy(*address);
   if (bytes == nullptr) return answer(absl::ResourceExhaustedError("no memory"));
@@ -96,26 +105,41 @@ void GangExchanges::AskForLane(const PeerPtr& peer) {
                });
 }
 
-bool GangExchanges::FindInLane(Peer& peer, const PushName& name) {
+LaneReader* GangExchanges::LaneFrom(Peer& peer) {
   if (peer.in == nullptr && lanes_ != nullptr) peer.in = lanes_->LaneOf(peer.member.incarnation);
-  // A neighbour that goes on writing what nobody wants must not keep this thread here.
-  for (uint64_t looked = 0; peer.in != nullptr && looked <= kLaneSlots; ++looked) {
-    const auto first = peer.in->Peek();
-    if (!first.ok()) {
-      peer.got = Got{{}, nullptr, first.status()};
-      return true;
-    }
-    if (!first->has_value()) return false;
-    const PushName& there = (*first)->name;
-    if (there.launch >= name.launch) {
-      const bool wanted =
-          there.launch == name.launch && there.round == name.round && there.part == name.part;
-      if (wanted) peer.got = Got{(*first)->bytes, nullptr, {}};
-      return wanted;
-    }
-    peer.in->Pop();
+  return peer.in;
+}
+
+bool GangExchanges::FindInLane(Peer& peer, const PushName& name) {
+  LaneReader* const lane = LaneFrom(peer);
+  if (lane == nullptr) return false;
+  DropBefore(name.launch, *lane);
+  const auto first = lane->Peek();
+  if (!first.ok()) {
+    peer.got = Got{{}, nullptr, first.status()};
+    return true;
   }
-  return false;
+  if (!first->has_value()) return false;
+  const auto& [there, bytes] = **first;
+  if (there.launch != name.launch || there.round != name.round || there.part != name.part)
+    return false;
+  peer.got = Got{bytes, nullptr, {}};
+  return true;
+}
+
+void GangExchanges::DropBefore(uint64_t launch) {
+  for (const auto& [_, peer] : peers_) {
+    if (LaneReader* const lane = LaneFrom(*peer)) DropBefore(launch, *lane);
+  }
+}
+
+void GangExchanges::DropBefore(uint64_t launch, LaneReader& lane) {
+  // A neighbour that goes on writing must not keep this thread here.
+  for (uint64_t looked = 0; looked < kLaneSlots; ++looked) {
+    const auto first = lane.Peek();
+    if (!first.ok() || !first->has_value() || (*first)->name.launch >= launch) return;
+    lane.Pop();
+  }
 }
 
 bool GangExchanges::Find(Peer& peer, const PushName& name) {
@@ -140,15 +164,20 @@ absl::Status GangExchanges::Push(const PeerPtr& to, const PushName& name, std::s
                  kMaxPushBytes);
   }
   std::unique_lock lock(mutex_);
-  FAIRWAY_RETURN_IF_ERROR(WaitFor(
-      lock, name.launch, {&to, 1},
-      [](Peer& peer) {
-        return peer.out != nullptr ? peer.out->HasRoom() : peer.unsent->load() < kMaxUnsent;
-      },
-      kLookForRoom));
-  if (to->out != nullptr) {
-    to->out->Write(name, bytes);
-    return absl::OkStatus();
+  while (true) {
+    FAIRWAY_RETURN_IF_ERROR(WaitFor(
+        lock, name.launch, {&to, 1},
+        [&](Peer& peer) {
+          if (HasRoom(peer)) return true;
+          // What nobody wants here could, by way of others, keep that one from making room.
+          DropBefore(name.launch);
+          return false;
+        },
+        kLookForRoom));
+    if (to->out == nullptr) break;
+    if (to->out->Write(name, bytes)) return absl::OkStatus();
+    to->out = nullptr;  // taken back there
+    AskForLane(to);
   }
   to->unsent->fetch_add(1);
   // Its end comes on a thread of the plane, also after this object is closed.
@@ -191,56 +220,59 @@ absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t
                                     std::span<const PeerPtr> peers,
                                     absl::FunctionRef<bool(Peer&)> there,
                                     std::chrono::milliseconds longest) {
-  const auto missing = [&] {
-    return std::count_if(peers.begin(), peers.end(), [&](const PeerPtr& p) { return !there(*p); });
-  };
-  std::shared_ptr<Watch> watch;
   Clock::time_point begun;
   bool is_long = false;
   while (true) {
     const uint32_t seen = bell_->rung();
     if (!closed_.ok()) return closed_;
     if (const absl::Status* failure = FailureOf(launch)) return *failure;
-    const auto count = missing();
-    if (count == 0) return absl::OkStatus();
+    const auto missing =
+        std::count_if(peers.begin(), peers.end(), [&](const PeerPtr& p) { return !there(*p); });
+    if (missing == 0) return absl::OkStatus();
     const Clock::time_point now = Clock::now();
     if (begun == Clock::time_point()) begun = now;
     const bool suspect =
         std::any_of(peers.begin(), peers.end(), [](const PeerPtr& p) { return p->suspect; });
-    if (watch == nullptr && (suspect || now - begun >= kQuiet)) {
-      watch = std::make_shared<Watch>();
+    if (suspect || now - begun >= kQuiet) {
       for (const PeerPtr& peer : peers) {
-        if (!there(*peer)) Ask(peer, launch, watch);
+        if (!there(*peer)) FAIRWAY_RETURN_IF_ERROR(Ask(peer, launch));
       }
-    }
-    if (watch != nullptr && !watch->failure.ok()) return watch->failure;
-    if (watch != nullptr && watch->ended && now - watch->ended_at >= kLost) {
-      return Error(absl::StatusCode::kUnavailable,
-                   "another executor has ended launch {}, but its bytes were lost", launch);
     }
     lock.unlock();
     if (!is_long && now - begun >= kLong) {
       is_long = true;
       before_long_wait_();
     }
-    bell_->Wait(seen, static_cast<uint32_t>(count), is_long ? longest : std::min(longest, kLong));
+    bell_->Wait(seen, static_cast<uint32_t>(missing), is_long ? longest : std::min(longest, kLong));
     lock.lock();
   }
 }
 
-void GangExchanges::Ask(const PeerPtr& peer, uint64_t launch, const std::shared_ptr<Watch>& watch) {
+absl::Status GangExchanges::Ask(const PeerPtr& peer, uint64_t launch) {
+  if (peer->watch != nullptr && peer->watch->launch == launch) {
+    const Watch& watch = *peer->watch;
+    if (watch.ended.has_value() && Clock::now() - *watch.ended >= kLost) {
+      return Error(absl::StatusCode::kUnavailable,
+                   "{} has ended launch {}, but its bytes were lost", peer->member.endpoint,
+                   launch);
+    }
+    return watch.failure;
+  }
+  peer->watch = std::make_shared<Watch>(launch);
   plane_->Pull(peer->member.endpoint, peer->member.incarnation,
                {TransferId(launch), kWatch, Incarnation(), 1}, 0,
-               [self = shared_from_this(), peer, watch](absl::StatusOr<std::shared_ptr<Blob>> end) {
+               [self = shared_from_this(), peer,
+                watch = peer->watch](absl::StatusOr<std::shared_ptr<Blob>> end) {
                  std::lock_guard lock(self->mutex_);
                  if (end.ok()) {
-                   if (!std::exchange(watch->ended, true)) watch->ended_at = Clock::now();
+                   watch->ended = Clock::now();
                    return;
                  }
                  peer->suspect = true;
-                 if (watch->failure.ok()) watch->failure = end.status();
+                 watch->failure = end.status();
                  self->bell_->Wake();
                });
+  return absl::OkStatus();
 }
 
 }  // namespace fairway

@@ -14,7 +14,6 @@ namespace fairway {
 namespace {
 
 using lanes::Head;
-using lanes::kFileBytes;
 using lanes::kLaneBytes;
 using lanes::kMaxLanes;
 using lanes::kPage;
@@ -30,18 +29,16 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 // What AddressFor tells.
 struct Address {
   int32_t pid = 0;
-  int32_t fd = 0;
-  uint64_t secret[2] = {0, 0};
+  int32_t head = 0;  // the descriptors
   int32_t lane = 0;
   int32_t unused = 0;
+  uint64_t head_secret = 0;
+  uint64_t lane_secret = 0;
 };
 static_assert(sizeof(Address) == SharedLanes::kAddressBytes);
 
-size_t OffsetOf(int32_t lane) { return kPage + static_cast<size_t>(lane) * kLaneBytes; }
-
-char* Map(int fd, size_t offset, size_t bytes) {
-  void* map =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+char* Map(int fd, size_t bytes) {
+  void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return map == MAP_FAILED ? nullptr : static_cast<char*>(map);
 }
 
@@ -49,9 +46,9 @@ absl::Status Unusable(std::string_view why) {
   return Error(absl::StatusCode::kFailedPrecondition, "no shared memory with a neighbour: {}", why);
 }
 
-// Opens the file, unless it is no memfd of ours. The number may by now be another file's.
-absl::StatusOr<int> OpenLanes(const Address& address) {
-  const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.fd);
+// Maps the file, unless it is no memfd of ours. The number may by now be another file's.
+absl::StatusOr<char*> MapTheirs(int32_t pid, int32_t number, uint64_t secret, size_t bytes) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, number);
   char target[64] = {};
   if (readlink(path.c_str(), target, sizeof target - 1) < 0)
     return Unusable(fmt::format("{}: {}", path, std::strerror(errno)));
@@ -60,22 +57,57 @@ absl::StatusOr<int> OpenLanes(const Address& address) {
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return Unusable(fmt::format("{}: {}", path, std::strerror(errno)));
   struct stat about {};
-  uint64_t secret[2] = {0, 0};
+  uint64_t there = 0;
+  // A system may add seals of its own (vm.memfd_noexec).
   const bool good = fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
-                    about.st_size == kFileBytes && fcntl(fd, F_GET_SEALS) == kSeals &&
-                    pread(fd, secret, sizeof secret, 0) == sizeof secret &&
-                    std::memcmp(secret, address.secret, sizeof secret) == 0;
-  if (good) return fd;
+                    about.st_size == static_cast<off_t>(bytes) &&
+                    (fcntl(fd, F_GET_SEALS) & kSeals) == kSeals &&
+                    pread(fd, &there, sizeof there, 0) == sizeof there && there == secret;
+  char* map = good ? Map(fd, bytes) : nullptr;
   close(fd);
-  return Unusable(path + " is another file");
+  if (map != nullptr) return map;
+  return Unusable(path + (good ? " cannot be mapped" : " is another file"));
 }
 
 }  // namespace
 
+namespace lanes {
+
+std::unique_ptr<File> File::Make(size_t bytes) {
+  const int fd = memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return nullptr;
+  const bool made =
+      posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0 && fcntl(fd, F_ADD_SEALS, kSeals) == 0;
+  char* map = made ? Map(fd, bytes) : nullptr;
+  if (map == nullptr) {
+    close(fd);
+    return nullptr;
+  }
+  std::random_device random;
+  const uint64_t secret = uint64_t{random()} << 32 | random();
+  std::memcpy(map, &secret, sizeof secret);
+  return std::unique_ptr<File>(new File(fd, map, bytes));
+}
+
+File::~File() {
+  munmap(data_, bytes_);
+  close(fd_);
+}
+
+uint64_t File::secret() const {
+  uint64_t secret = 0;
+  std::memcpy(&secret, data_, sizeof secret);
+  return secret;
+}
+
+}  // namespace lanes
+
 // ---- The owner's side ----
 
-LaneReader::LaneReader(std::shared_ptr<void> file, char* lane)
-    : file_(std::move(file)), lane_(reinterpret_cast<Lane*>(lane)), bytes_(lane + kPage) {}
+LaneReader::LaneReader(std::unique_ptr<lanes::File> file)
+    : file_(std::move(file)),
+      lane_(reinterpret_cast<Lane*>(file_->data())),
+      bytes_(file_->data() + kPage) {}
 
 absl::StatusOr<std::optional<LaneReader::Front>> LaneReader::Peek() {
   const uint64_t there = lane_->written.load(std::memory_order_acquire) - read_;
@@ -94,51 +126,44 @@ absl::StatusOr<std::optional<LaneReader::Front>> LaneReader::Peek() {
 
 void LaneReader::Pop() { lane_->read.store(++read_, std::memory_order_release); }
 
+bool LaneReader::TakeBack() {
+  uint64_t nothing = read_;
+  return lane_->written.compare_exchange_strong(nothing, lanes::kTakenBack) || broken_;
+}
+
 std::unique_ptr<SharedLanes> SharedLanes::Make() {
-  const int fd = memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return nullptr;
-  char* map = nullptr;
-  if (ftruncate(fd, kFileBytes) == 0 && fcntl(fd, F_ADD_SEALS, kSeals) == 0)
-    map = Map(fd, 0, kFileBytes);
-  if (map == nullptr) {
-    close(fd);
-    return nullptr;
-  }
-  std::shared_ptr<char> file(map, [](char* p) { munmap(p, kFileBytes); });
-  return std::unique_ptr<SharedLanes>(new SharedLanes(fd, std::move(file)));
+  auto head = lanes::File::Make(kPage);
+  if (head == nullptr) return nullptr;
+  return std::unique_ptr<SharedLanes>(new SharedLanes(std::move(head)));
 }
-
-SharedLanes::SharedLanes(int fd, std::shared_ptr<char> file) : fd_(fd), file_(std::move(file)) {
-  std::random_device random;
-  for (uint64_t& word : reinterpret_cast<Head*>(file_.get())->secret)
-    word = uint64_t{random()} << 32 | random();
-}
-
-SharedLanes::~SharedLanes() { close(fd_); }
 
 std::shared_ptr<Bell> SharedLanes::bell() const {
-  return {file_, &reinterpret_cast<Head*>(file_.get())->bell};
+  return {head_, &reinterpret_cast<Head*>(head_->data())->bell};
 }
 
 absl::StatusOr<std::string> SharedLanes::AddressFor(Incarnation sender) {
   auto found = lanes_.find(sender);
   if (found == lanes_.end()) {
-    const auto lane = static_cast<int32_t>(lanes_.size());
-    const auto offset = static_cast<off_t>(OffsetOf(lane));
-    // Reserves the memory now: if a page finds no room when it is first touched, a process ends.
-    if (lanes_.size() >= kMaxLanes || posix_fallocate(fd_, offset, kLaneBytes) != 0)
+    auto file = lanes_.size() < kMaxLanes ? lanes::File::Make(kLaneBytes) : nullptr;
+    if (file == nullptr)
       return absl::ResourceExhaustedError("no lane is left for another neighbour");
-    std::unique_ptr<LaneReader> reader(new LaneReader(file_, file_.get() + offset));
-    found = lanes_.emplace(sender, std::pair(lane, std::move(reader))).first;
+    std::unique_ptr<LaneReader> reader(new LaneReader(std::move(file)));
+    found = lanes_.emplace(sender, std::move(reader)).first;
   }
-  Address address{::getpid(), fd_, {}, found->second.first, 0};
-  std::memcpy(address.secret, reinterpret_cast<Head*>(file_.get())->secret, sizeof address.secret);
+  const lanes::File& lane = *found->second->file_;
+  const Address address{::getpid(), head_->fd(), lane.fd(), 0, head_->secret(), lane.secret()};
   return std::string(reinterpret_cast<const char*>(&address), sizeof address);
 }
 
 LaneReader* SharedLanes::LaneOf(Incarnation sender) {
   const auto found = lanes_.find(sender);
-  return found == lanes_.end() ? nullptr : found->second.second.get();
+  return found == lanes_.end() ? nullptr : found->second.get();
+}
+
+void SharedLanes::TakeBack(absl::FunctionRef<bool(Incarnation, LaneReader&)> unused) {
+  std::erase_if(lanes_, [&](const auto& entry) {
+    return unused(entry.first, *entry.second) && entry.second->TakeBack();
+  });
 }
 
 // ---- The sender's side ----
@@ -147,21 +172,16 @@ absl::StatusOr<std::unique_ptr<LaneWriter>> LaneWriter::Open(std::string_view by
   Address address;
   if (bytes.size() != sizeof address) return Unusable("its address is unreadable");
   std::memcpy(&address, bytes.data(), sizeof address);
-  if (address.lane < 0 || static_cast<size_t>(address.lane) >= kMaxLanes)
-    return Unusable("its address is unreadable");
-  FAIRWAY_ASSIGN_OR_RETURN(const int fd, OpenLanes(address));
-  char* head = Map(fd, 0, kPage);
-  char* lane = Map(fd, OffsetOf(address.lane), kLaneBytes);
-  close(fd);
-  if (head != nullptr && lane != nullptr)
-    return std::unique_ptr<LaneWriter>(new LaneWriter(reinterpret_cast<Head*>(head), lane));
-  if (head != nullptr) munmap(head, kPage);
-  if (lane != nullptr) munmap(lane, kLaneBytes);
-  return Unusable("it cannot be mapped");
+  FAIRWAY_ASSIGN_OR_RETURN(char* const head,
+                           MapTheirs(address.pid, address.head, address.head_secret, kPage));
+  auto lane = MapTheirs(address.pid, address.lane, address.lane_secret, kLaneBytes);
+  if (lane.ok()) return std::unique_ptr<LaneWriter>(new LaneWriter(head, *lane));
+  munmap(head, kPage);
+  return lane.status();
 }
 
-LaneWriter::LaneWriter(Head* head, char* lane)
-    : head_(head),
+LaneWriter::LaneWriter(char* head, char* lane)
+    : head_(reinterpret_cast<Head*>(head)),
       lane_(lane),
       written_(reinterpret_cast<Lane*>(lane)->written.load(std::memory_order_relaxed)) {}
 
@@ -175,13 +195,15 @@ bool LaneWriter::HasRoom() const {
   return written_ - lane->read.load(std::memory_order_acquire) < kLaneSlots;
 }
 
-void LaneWriter::Write(const PushName& name, std::string_view bytes) {
+bool LaneWriter::Write(const PushName& name, std::string_view bytes) {
   auto* lane = reinterpret_cast<Lane*>(lane_);
   const uint64_t at = written_ % kLaneSlots;
   lane->slots[at] = {name.launch, name.round, name.part, static_cast<uint32_t>(bytes.size())};
   if (!bytes.empty()) std::memcpy(lane_ + kPage + at * kMaxPushBytes, bytes.data(), bytes.size());
-  lane->written.store(++written_, std::memory_order_release);
+  uint64_t before = written_++;
+  if (!lane->written.compare_exchange_strong(before, written_)) return false;
   head_->bell.Ring();
+  return true;
 }
 
 }  // namespace fairway

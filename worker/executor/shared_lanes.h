@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include <absl/functional/function_ref.h>
+
 #include "base/ids.h"
 #include "base/status.h"
 #include "transport/data_plane.h"
@@ -20,13 +22,13 @@ namespace fairway {
 
 inline constexpr uint64_t kLaneSlots = 4;  // pushes of one sender that were not read yet
 
-// The layout of the file: a page with `Head`, then the lanes. A lane is a page with `Lane`, then
-// the bytes of its slots. Fresh memory, all zeros, is an empty lane.
+// The layout of the files. The owner has one with `Head`, and one for each sender: a page with
+// `Lane`, then the bytes of its slots. Fresh memory, all zeros, is an empty lane.
 namespace lanes {
 
 struct Head {
-  uint64_t secret[2];  // tells that it is the file that its owner means
-  Bell bell;           // of the owner
+  uint64_t secret;  // random: tells that it is the file that its owner means
+  Bell bell;        // of the owner
 };
 struct Slot {
   uint64_t launch;
@@ -35,14 +37,36 @@ struct Slot {
   uint32_t bytes;
 };
 struct Lane {
-  alignas(64) std::atomic<uint64_t> written;  // pushes so far; only the sender writes it
+  uint64_t secret;                            // as Head's, another one for each lane
+  alignas(64) std::atomic<uint64_t> written;  // pushes so far; the sender counts. Or kTakenBack
   alignas(64) std::atomic<uint64_t> read;     // of these; only the owner writes it
   alignas(64) Slot slots[kLaneSlots];         // push n is in slot n modulo kLaneSlots
 };
+inline constexpr uint64_t kTakenBack = ~uint64_t{0};
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kLaneBytes = kPage + kLaneSlots * kMaxPushBytes;
 inline constexpr size_t kMaxLanes = 64;
-inline constexpr size_t kFileBytes = kPage + kMaxLanes * kLaneBytes;
+
+// A memfd of this process, sealed against resizing, and mapped. It is gone with the processes that
+// have mapped it.
+class File {
+ public:
+  // nullptr: the system gives no such memory. All of it is reserved: if a page found no room when
+  // it is first touched, a process would end.
+  static std::unique_ptr<File> Make(size_t bytes);
+  ~File();
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+  char* data() const { return data_; }
+  uint64_t secret() const;
+
+ private:
+  File(int fd, char* data, size_t bytes) : fd_(fd), data_(data), bytes_(bytes) {}
+  const int fd_;
+  char* const data_;
+  const size_t bytes_;
+};
 
 }  // namespace lanes
 
@@ -60,41 +84,42 @@ class LaneReader {
 
  private:
   friend class SharedLanes;
-  LaneReader(std::shared_ptr<void> file, char* lane);
+  explicit LaneReader(std::unique_ptr<lanes::File> file);
+  // False: something was pushed that was not read. Else the sender cannot push any more.
+  bool TakeBack();
 
-  const std::shared_ptr<void> file_;  // keeps it mapped
+  const std::unique_ptr<lanes::File> file_;
   lanes::Lane* const lane_;
   const char* const bytes_;  // of the slots
   uint64_t read_ = 0;
   bool broken_ = false;
 };
 
-// A memfd, sealed against resizing, that this process has mapped. Senders open it by its number in
-// this process, so it is gone with the processes that have mapped it. Not thread-safe.
+// The lanes of one executor, and its bell. Senders open the files by their numbers in this process.
+// Not thread-safe.
 class SharedLanes {
  public:
   // nullptr: the system gives no such memory.
   static std::unique_ptr<SharedLanes> Make();
-  ~SharedLanes();
-  SharedLanes(const SharedLanes&) = delete;
-  SharedLanes& operator=(const SharedLanes&) = delete;
 
   // The bell that senders ring. It lives as long as somebody holds it.
   std::shared_ptr<Bell> bell() const;
 
   static constexpr size_t kAddressBytes = 32;
-  // Returns what `sender` needs to find its lane. Reserves the memory of the lane with the first
-  // call. RESOURCE_EXHAUSTED: kMaxLanes are given, or there is no memory.
+  // Returns what `sender` needs to find its lane, which is made with the first call.
+  // RESOURCE_EXHAUSTED: there are kMaxLanes, or there is no memory.
   absl::StatusOr<std::string> AddressFor(Incarnation sender);
-  // The lane of a sender; nullptr: it has none.
+  // The lane of a sender, until it is taken back; nullptr: it has none.
   LaneReader* LaneOf(Incarnation sender);
+  // Takes back the lanes for which `unused` returns true and in which nothing is left to read. A
+  // sender learns of it with its next push, which is not lost.
+  void TakeBack(absl::FunctionRef<bool(Incarnation sender, LaneReader& lane)> unused);
 
  private:
-  SharedLanes(int fd, std::shared_ptr<char> file);
+  explicit SharedLanes(std::unique_ptr<lanes::File> head) : head_(std::move(head)) {}
 
-  const int fd_;
-  const std::shared_ptr<char> file_;
-  std::map<Incarnation, std::pair<int32_t, std::unique_ptr<LaneReader>>> lanes_;
+  const std::shared_ptr<lanes::File> head_;
+  std::map<Incarnation, std::unique_ptr<LaneReader>> lanes_;
 };
 
 // The sender's side of its lane at another executor. One thread uses it.
@@ -108,11 +133,12 @@ class LaneWriter {
   LaneWriter& operator=(const LaneWriter&) = delete;
 
   bool HasRoom() const;
-  // Writes at most kMaxPushBytes into the next slot, and rings. Needs room.
-  void Write(const PushName& name, std::string_view bytes);
+  // Writes at most kMaxPushBytes into the next slot, and rings. Needs room. False: the lane was
+  // taken back, and nobody will read these bytes.
+  [[nodiscard]] bool Write(const PushName& name, std::string_view bytes);
 
  private:
-  LaneWriter(lanes::Head* head, char* lane);
+  LaneWriter(char* head, char* lane);
 
   lanes::Head* const head_;
   char* const lane_;

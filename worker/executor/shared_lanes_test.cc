@@ -47,7 +47,7 @@ TEST_F(SharedLanesTest, EachSenderHasALaneOfFourSlots) {
   EXPECT_EQ(Shown(of_one->Peek()), "none");
   for (uint64_t launch = 1; launch <= kLaneSlots; ++launch) {
     ASSERT_TRUE(one->HasRoom());
-    one->Write({launch, 2, -3, {}}, "abc");
+    EXPECT_TRUE(one->Write({launch, 2, -3, {}}, "abc"));
   }
   EXPECT_FALSE(one->HasRoom());
   EXPECT_TRUE(two->HasRoom());
@@ -59,14 +59,14 @@ TEST_F(SharedLanesTest, EachSenderHasALaneOfFourSlots) {
     EXPECT_FALSE(one->HasRoom());
     of_one->Pop();
     ASSERT_TRUE(one->HasRoom());
-    one->Write({launch + kLaneSlots, 2, -3, {}}, longest);
+    EXPECT_TRUE(one->Write({launch + kLaneSlots, 2, -3, {}}, longest));
   }
   // A sender that comes anew goes on where it was.
   one = Writer(1);
   EXPECT_EQ(owner_->LaneOf(Incarnation(1)), of_one);
   EXPECT_FALSE(one->HasRoom());
   of_one->Pop();
-  one->Write({200, 1, 1, {}}, "");
+  EXPECT_TRUE(one->Write({200, 1, 1, {}}, ""));
   for (uint64_t i = 1; i < kLaneSlots; ++i) of_one->Pop();
   EXPECT_EQ(Shown(of_one->Peek()), "200.1.1: ");
 }
@@ -81,8 +81,8 @@ TEST_F(SharedLanesTest, TheBellWakesWithTheLastOfThoseThatAreWaitedFor) {
       // One ring alone may wake it if it comes before the wait.
       while (bell->rung() - seen < 2) bell->Wait(seen, 2, milliseconds(20000));
     });
-    one->Write({1, 1, 1, {}}, "x");
-    two->Write({1, 1, 1, {}}, "x");
+    EXPECT_TRUE(one->Write({1, 1, 1, {}}, "x"));
+    EXPECT_TRUE(two->Write({1, 1, 1, {}}, "x"));
     waiter.join();
     owner_->LaneOf(Incarnation(1))->Pop();
     owner_->LaneOf(Incarnation(2))->Pop();
@@ -103,7 +103,7 @@ TEST_F(SharedLanesTest, ProcessesPassEachOtherMillionsOfBytes) {
     LaneReader* reader = mine.LaneOf(peer);
     const auto bell = mine.bell();
     for (uint64_t i = 1; i <= 2000; ++i) {
-      (*writer)->Write({i, 1, 0, {}}, std::string(i * 7 % 3000, first));
+      if (!(*writer)->Write({i, 1, 0, {}}, std::string(i * 7 % 3000, first))) return false;
       while (true) {
         const uint32_t seen = bell->rung();
         const auto front = reader->Peek();
@@ -130,34 +130,38 @@ TEST_F(SharedLanesTest, ProcessesPassEachOtherMillionsOfBytes) {
 
 // A sender that writes whatever it likes.
 TEST_F(SharedLanesTest, ALaneThatIsBrokenIsNotReadAnyMore) {
-  const std::string address = owner_->AddressFor(Incarnation(1)).value();
-  int32_t fd = 0;
-  std::memcpy(&fd, address.data() + 4, sizeof fd);
-  char* map = static_cast<char*>(
-      mmap(nullptr, lanes::kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  ASSERT_NE(map, MAP_FAILED);
-  EXPECT_EQ(ftruncate(fd, 0), -1) << "the file could be taken away under its owner";
-  EXPECT_EQ(ftruncate(fd, 2 * lanes::kFileBytes), -1);
-  auto& lane = *reinterpret_cast<lanes::Lane*>(map + lanes::kPage);
+  const auto map = [&](uint64_t sender) {
+    const std::string address = owner_->AddressFor(Incarnation(sender)).value();
+    int32_t fd = 0;
+    std::memcpy(&fd, address.data() + 8, sizeof fd);
+    EXPECT_EQ(ftruncate(fd, 0), -1) << "the file could be taken away under its owner";
+    EXPECT_EQ(ftruncate(fd, 2 * lanes::kLaneBytes), -1);
+    void* mapped = mmap(nullptr, lanes::kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    EXPECT_NE(mapped, MAP_FAILED);
+    return static_cast<lanes::Lane*>(mapped);
+  };
+  lanes::Lane* lane = map(1);
   LaneReader* reader = owner_->LaneOf(Incarnation(1));
-  lane.written = 1;
-  lane.slots[0].bytes = kMaxPushBytes;
+  lane->written = 1;
+  lane->slots[0].bytes = kMaxPushBytes;
   EXPECT_EQ(reader->Peek().value()->bytes.size(), kMaxPushBytes);
-  lane.slots[0].bytes = kMaxPushBytes + 1;
+  lane->slots[0].bytes = kMaxPushBytes + 1;
   EXPECT_EQ(Shown(reader->Peek()), "DATA_LOSS");
-  lane.slots[0].bytes = 1;
+  lane->slots[0].bytes = 1;
   EXPECT_EQ(Shown(reader->Peek()), "DATA_LOSS") << "it stays broken";
+  munmap(lane, lanes::kPage);
 
-  ASSERT_TRUE(owner_->AddressFor(Incarnation(2)).ok());
-  auto& other = *reinterpret_cast<lanes::Lane*>(map + lanes::kPage + lanes::kLaneBytes);
+  lane = map(2);
   for (const uint64_t written : {kLaneSlots + 1, ~uint64_t{0}}) {
-    other.written = written;
+    lane->written = written;
     EXPECT_EQ(Shown(owner_->LaneOf(Incarnation(2))->Peek()), "DATA_LOSS");
   }
-  munmap(map, lanes::kFileBytes);
+  munmap(lane, lanes::kPage);
+  owner_->TakeBack([](Incarnation, LaneReader&) { return true; });
+  EXPECT_EQ(owner_->LaneOf(Incarnation(1)), nullptr);
 }
 
-TEST_F(SharedLanesTest, NothingButTheOwnersFileIsOpened) {
+TEST_F(SharedLanesTest, NothingButTheOwnersFilesIsOpened) {
   const std::string good = owner_->AddressFor(Incarnation(1)).value();
   const auto with = [&](size_t at, int32_t value) {
     std::string address = good;
@@ -167,16 +171,30 @@ TEST_F(SharedLanesTest, NothingButTheOwnersFileIsOpened) {
   const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
   const int other = memfd_create("other", MFD_CLOEXEC);
   const int same_name = memfd_create("fairway-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  EXPECT_THAT(with(4, file), HasSubstr("is /dev/null"));
-  EXPECT_THAT(with(4, other), HasSubstr("is /memfd:other"));
-  EXPECT_THAT(with(4, same_name), HasSubstr("is another file"));
-  EXPECT_THAT(with(4, 100000), HasSubstr("No such file"));
+  for (const size_t at : {4, 8}) {  // head, lane
+    EXPECT_THAT(with(at, file), HasSubstr("is /dev/null"));
+    EXPECT_THAT(with(at, other), HasSubstr("is /memfd:other"));
+    EXPECT_THAT(with(at, same_name), HasSubstr("is another file"));
+    EXPECT_THAT(with(at, 100000), HasSubstr("No such file"));
+    EXPECT_THAT(with(at + (at == 4 ? 12 : 16), 0), HasSubstr("is another file")) << "its secret";
+  }
   EXPECT_THAT(with(0, 0), HasSubstr("No such file"));
-  EXPECT_THAT(with(8, 0), HasSubstr("is another file")) << "another secret";
-  EXPECT_THAT(with(24, -1), HasSubstr("unreadable"));
-  EXPECT_THAT(with(24, lanes::kMaxLanes), HasSubstr("unreadable"));
   EXPECT_FALSE(LaneWriter::Open("short").ok());
   for (const int fd : {file, other, same_name}) close(fd);
+}
+
+// As where vm.memfd_noexec is set.
+TEST_F(SharedLanesTest, AFileMayHaveFurtherSeals) {
+  std::string address = owner_->AddressFor(Incarnation(1)).value();
+  constexpr unsigned kNoExecSeal = 8;  // MFD_NOEXEC_SEAL
+  const int fd = memfd_create("fairway-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
+  if (fd < 0) GTEST_SKIP() << "the kernel has no such seal";
+  ASSERT_EQ(ftruncate(fd, lanes::kLaneBytes), 0);
+  ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  ASSERT_EQ(pwrite(fd, address.data() + 24, 8, 0), 8);
+  std::memcpy(address.data() + 8, &fd, sizeof fd);
+  EXPECT_EQ(LaneWriter::Open(address).status(), absl::OkStatus());
+  close(fd);
 }
 
 TEST_F(SharedLanesTest, LanesAreBoundedAndNothingOfThemIsLeft) {
@@ -189,8 +207,29 @@ TEST_F(SharedLanesTest, LanesAreBoundedAndNothingOfThemIsLeft) {
   auto writer = Writer(1);
   owner_.reset();
   EXPECT_FALSE(LaneWriter::Open(address).ok());
-  writer->Write({1, 1, 1, {}}, "to nobody");
+  EXPECT_TRUE(writer->Write({1, 1, 1, {}}, "to nobody"));
   bell->Wake();
+}
+
+TEST_F(SharedLanesTest, ALaneIsTakenBackWhenNothingIsLeftInItAndItsSenderIsTold) {
+  auto one = Writer(1), two = Writer(2), idle = Writer(3);
+  EXPECT_TRUE(one->Write({1, 1, 1, {}}, "a"));
+  EXPECT_TRUE(two->Write({1, 1, 1, {}}, "b"));
+  owner_->LaneOf(Incarnation(2))->Pop();
+  const std::string before = owner_->AddressFor(Incarnation(2)).value();
+  owner_->TakeBack([](Incarnation sender, LaneReader&) { return sender != Incarnation(3); });
+  EXPECT_EQ(Shown(owner_->LaneOf(Incarnation(1))->Peek()), "1.1.1: a");
+  EXPECT_EQ(owner_->LaneOf(Incarnation(2)), nullptr);
+  EXPECT_TRUE(one->Write({2, 1, 1, {}}, "c"));
+  EXPECT_TRUE(two->HasRoom()) << "it would not find out";
+  EXPECT_FALSE(two->Write({2, 1, 1, {}}, "d"));
+  EXPECT_TRUE(idle->Write({2, 1, 1, {}}, "e"));
+  // What has the number of its file now is another file.
+  auto four = Writer(4);
+  EXPECT_FALSE(LaneWriter::Open(before).ok());
+  EXPECT_EQ(Shown(owner_->LaneOf(Incarnation(4))->Peek()), "none");
+  EXPECT_TRUE(Writer(2)->Write({2, 1, 1, {}}, "f"));
+  EXPECT_EQ(Shown(owner_->LaneOf(Incarnation(2))->Peek()), "2.1.1: f");
 }
 
 }  // namespace
