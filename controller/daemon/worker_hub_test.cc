@@ -39,14 +39,24 @@ TEST_F(WorkerHubTest, RefusesWithTheCoresText) {
   EXPECT_TRUE(executor->closed);
 }
 
-TEST_F(WorkerHubTest, RefusesAnotherProtocolNamingBoth) {
-  const auto far = Connect();
-  v1::ToController message;
-  message.mutable_register_worker()->set_protocol(99);
-  far->Send(message);
-  Settle();
-  EXPECT_THAT(far->Next().fence().reason(),
-              AllOf(HasSubstr("99"), HasSubstr(fmt::format("protocol {},", kLinkProtocol))));
+// So executors that speak with each other are of one version.
+TEST_F(WorkerHubTest, RefusesOlderAndNewerProtocolsNamingBoth) {
+  for (const uint32_t other : {kLinkProtocol - 1, kLinkProtocol + 1}) {
+    for (const bool executor : {false, true}) {
+      const auto far = Connect();
+      v1::ToController message;
+      if (executor) {
+        message.mutable_register_executor()->set_protocol(other);
+      } else {
+        message.mutable_register_worker()->set_protocol(other);
+      }
+      far->Send(message);
+      Settle();
+      EXPECT_THAT(far->Next().fence().reason(),
+                  HasSubstr(fmt::format("link protocol {}, the worker {}:", kLinkProtocol, other)));
+      EXPECT_TRUE(far->closed);
+    }
+  }
 }
 
 TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneFrame) {
