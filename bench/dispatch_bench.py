@@ -7,7 +7,7 @@ one computation that does it 128 times. Each program of bench/dispatch tells wha
 
   Fairway                 the C++ SDK and the host runtime, one island of one executor
   Fairway, two executors  the same, of two, which push each other their sums; from 8 devices on
-  Fairway, one each       the same, with an executor for each device; 2 to 8 devices
+  Fairway, one each       the same, with an executor for each device; 2 to 32 devices
   Fairway, JAX front door jits, and a traced program, on one island of the pjrt runtime
   JAX                     its CPU backend in one process, which waits for the step before the last
   JAX, several processes  one for each device, gloo; 2 to 4 devices
@@ -71,7 +71,8 @@ def _fairway(devices, scale, stack, flags=()):
 
 
 def _fairway_each(devices, scale, stack):
-    return _fairway(devices, scale, stack, (f"--workers-per-island={devices}",))
+    fewer = 8 if devices > 8 else 1  # steps: many processes for each core
+    return _fairway(devices, scale * fewer, stack, (f"--workers-per-island={devices}",))
 
 
 def _front_door(devices, scale, stack):
@@ -101,7 +102,7 @@ def _alone(command, devices, scale, stack):
 
 CLIENTS = {
     TWO: (functools.partial(_fairway, flags=("--workers-per-island=2",)), range(8, 33)),
-    EACH: (_fairway_each, range(2, 9)),
+    EACH: (_fairway_each, range(2, 33)),
     FRONT_DOOR: (_front_door, range(1, 33)),
     "JAX": (_jax, range(1, 33)),
     "JAX, several processes": (
