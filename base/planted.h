@@ -115,6 +115,11 @@ enum class Bug {
   kAnyDeath,             // hub: the death of an earlier incarnation ends the one that is up
   kKeepCompilation,      // hub: what a worker that goes away compiles is never answered
   kReportsAreSilence,    // hub: only what comes first is heard
+  kOwnStopIsSilence,     // worker: a process that was stopped takes the controller for silent
+  kNeverGivesUp,         // worker: waits for ever for a controller that is silent
+  kForgetLaunchIds,      // executor: registers anew as if it had seen no launch id
+  kRegisterTooSoon,      // executor: registers anew while launches are in flight
+  kShardOfOnePiece,      // executor: a shard is made once one of its pieces has come
 };
 
 inline constexpr std::array kAllBugs = {
@@ -215,6 +220,11 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kAnyDeath, std::string_view("any_death")},
     std::pair{Bug::kKeepCompilation, std::string_view("keep_compilation")},
     std::pair{Bug::kReportsAreSilence, std::string_view("reports_are_silence")},
+    std::pair{Bug::kOwnStopIsSilence, std::string_view("own_stop_is_silence")},
+    std::pair{Bug::kNeverGivesUp, std::string_view("never_gives_up")},
+    std::pair{Bug::kForgetLaunchIds, std::string_view("forget_launch_ids")},
+    std::pair{Bug::kRegisterTooSoon, std::string_view("register_too_soon")},
+    std::pair{Bug::kShardOfOnePiece, std::string_view("shard_of_one_piece")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/process/controller_link.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -14,12 +13,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kConnectTimeout{5000};
-constexpr milliseconds kFirstPause{20};
-constexpr milliseconds kLastPause{1000};
 
-double Seconds(std::chrono::steady_clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
+LinkLife::Time Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+double Seconds(LinkLife::Time duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
 
@@ -28,11 +25,10 @@ ControllerLink::ControllerLink(EventLoop& loop, std::string controller, Handler 
     : loop_(loop),
       controller_(std::move(controller)),
       handler_(std::move(handler)),
-      stalled_after_(stalled_after) {}
+      life_(stalled_after) {}
 
 void ControllerLink::Connect() {
-  loop_.PostAfter(pause_, "connect", [this] { Dial(); });
-  pause_ = std::clamp(2 * pause_, kFirstPause, kLastPause);
+  loop_.PostAfter(life_.NextPause(), "connect", [this] { Dial(); });
 }
 
 void ControllerLink::Dial() {
@@ -59,44 +55,37 @@ void ControllerLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
 void ControllerLink::OnFrame(const Frame& frame) {
   if (link_ == nullptr) return;  // a frame that was read together with the one that ended the link
   if (frame.type == kLogFrame && handler_.on_log_frame != nullptr) {
-    heard_ = Clock::now();
+    life_.Heard(Now());
     return handler_.on_log_frame(frame.payload);
   }
   v1::FromController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return End(Text(status));
-  heard_ = Clock::now();
+  life_.Heard(Now());
   if (message.has_heartbeat_ack()) return;
   handler_.on_message(std::move(message));
 }
 
 void ControllerLink::StartHeartbeats(int64_t interval_ms, int64_t deadline_ms) {
-  pause_ = kFirstPause;
-  interval_ = milliseconds(std::clamp<int64_t>(interval_ms, 1, 3600000));
-  deadline_ = milliseconds(std::clamp<int64_t>(deadline_ms, 10, 24 * 3600000));
-  beats_ = 0;
+  life_.Registered(interval_ms, deadline_ms);
   Beat(connection_);
 }
 
 void ControllerLink::Beat(uint64_t connection) {
   if (connection != connection_) return;
-  const auto now = Clock::now();
-  // If this process itself was stopped, messages of the controller are still to be read: perhaps a
-  // fence.
-  if (beats_ > 0 && now - beat_ > interval_ + deadline_ / 2) heard_ = now;
-  beat_ = now;
-  if (now - heard_ > deadline_)
-    return End(fmt::format("the controller was silent for {} ms", deadline_.count()));
-  if (!std::exchange(stalled_, now - heard_ > stalled_after_) && stalled_)
+  const LinkLife::Beat beat = life_.NextBeat(Now());
+  if (beat.give_up)
+    return End(fmt::format("the controller was silent for {} ms", life_.deadline().count()));
+  if (beat.stalled)
     spdlog::warn(
         "the controller at {} is stalled: it was silent for {:.1f} s. It is given up after {:.1f} "
         "s",
-        controller_, Seconds(now - heard_), Seconds(deadline_));
+        controller_, Seconds(beat.silence), Seconds(life_.deadline()));
   v1::ToController message;
   v1::Heartbeat* to = message.mutable_heartbeat();
-  to->set_sequence(++beats_);
+  to->set_sequence(beat.sequence);
   handler_.fill_heartbeat(*to);
   Send(message);
-  loop_.PostAfter(interval_, "heartbeat", [this, connection] { Beat(connection); });
+  loop_.PostAfter(life_.interval(), "heartbeat", [this, connection] { Beat(connection); });
 }
 
 void ControllerLink::Send(const v1::ToController& message) {

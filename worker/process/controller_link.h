@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The link of a worker's process (supervisor or executor) to its controller. It connects until that
 // succeeds, sends heartbeats, logs that the controller is stalled, and gives up one that is silent
-// for too long.
+// for too long. LinkLife decides when; this has the sockets and timers.
 #ifndef FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
 #define FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
 
@@ -14,6 +14,7 @@
 #include "async/event_loop.h"
 #include "fairway/v1/link.pb.h"
 #include "transport/link.h"
+#include "worker/process/link_life.h"
 
 namespace fairway {
 
@@ -53,8 +54,6 @@ class ControllerLink {
   const std::string& controller() const { return controller_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void Dial();
   void OnConnected(absl::StatusOr<std::unique_ptr<Link>> link);
   void OnFrame(const Frame& frame);
@@ -64,16 +63,9 @@ class ControllerLink {
   const std::string controller_;
   const Handler handler_;
   std::unique_ptr<Link> link_;
+  LinkLife life_;
   uint64_t connection_ = 0;
-  std::chrono::milliseconds pause_{0};  // before the next attempt
   bool failure_logged_ = false;
-  const std::chrono::milliseconds stalled_after_;
-  bool stalled_ = false;  // its silence has been logged
-  std::chrono::milliseconds interval_{0};
-  std::chrono::milliseconds deadline_{0};
-  Clock::time_point heard_;  // the last message of the controller
-  Clock::time_point beat_;   // our last heartbeat
-  uint64_t beats_ = 0;       // of this connection
 };
 
 }  // namespace fairway
