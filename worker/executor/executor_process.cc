@@ -74,7 +74,6 @@ void ExecutorProcess::OnOpen() {
 }
 
 absl::Status ExecutorProcess::Register() {
-  inbox_.reset();
   const Incarnation incarnation = RandomIncarnation();
   client_calls_ = MakeClientCalls();
   launches_.set_host_calls(client_calls_);
@@ -110,7 +109,7 @@ absl::Status ExecutorProcess::Register() {
   spec.num_devices = info.num_devices;
   spec.device_memory = config_.device_memory > 0 ? config_.device_memory : info.device_memory;
   spec.gang_inputs = info.gang_inputs;
-  spec.highest_launch_id = highest_launch_id_;
+  spec.highest_launch_id = registration_.Ask();
   spec.data_endpoint = session_->data_endpoint();
   v1::ToController message;
   v1::RegisterExecutor* to = message.mutable_register_executor();
@@ -150,9 +149,8 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
 }
 
 void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
-  if (inbox_.has_value() || session_ == nullptr)
-    return link_.End("the controller registered this executor twice");
-  inbox_.emplace(ExecutorId(registered.executor()));
+  const absl::Status accepted = registration_.Accepted(ExecutorId(registered.executor()));
+  if (!accepted.ok()) return link_.End(Text(accepted));
   session_->SetController(Absolute(registered.data_endpoint()),
                           Incarnation(registered.controller_incarnation()));
   spdlog::info("registered at {} as executor {}: {} {} devices, data port {}", config_.controller,
@@ -162,9 +160,8 @@ void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
 }
 
 void ExecutorProcess::OnLogFrame(const std::string& frame) {
-  if (session_ == nullptr || draining_) return;
-  if (!inbox_.has_value()) return link_.End("a frame of the log came before the registration");
-  absl::StatusOr<std::vector<Command>> commands = inbox_->Take(frame);
+  if (draining_) return;
+  absl::StatusOr<std::vector<Command>> commands = registration_.Take(frame);
   if (!commands.ok()) return link_.End(Text(commands.status()));
   for (Command& command : *commands) {
     if (const auto* abandon = std::get_if<AbandonLaunch>(&command))
@@ -256,10 +253,9 @@ void ExecutorProcess::SendReport(const Report& report) {
 }
 
 void ExecutorProcess::SendLogReport(CommandInbox::With with) {
-  if (!inbox_.has_value()) return;
   Frame frame;
   frame.type = kLogReportFrame;
-  frame.payload = inbox_->Report(with);
+  frame.payload = registration_.LogReport(with);
   if (!frame.payload.empty()) link_.Send(std::move(frame));
 }
 
@@ -295,22 +291,20 @@ void ExecutorProcess::OnLinkEnd(const std::string& why) {
   if (!draining_) spdlog::warn("registration ends: {}", why);
   if (client_calls_ != nullptr)
     client_calls_->Close(absl::UnavailableError("the executor lost its controller: " + why));
-  if (session_ != nullptr) {
-    highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
-    session_->Drain();
-  }
+  registration_.LinkEnded();
+  if (session_ != nullptr) session_->Drain();
   if (draining_) return Exit(kExitOk, "drained; the controller is gone");
   WaitForLaunches();
 }
 
 void ExecutorProcess::WaitForLaunches() {
-  if (session_ != nullptr && session_->launches_in_flight() > 0) {
+  const bool over = session_ == nullptr ? registration_.Over(0, 0)
+                                        : registration_.Over(session_->launches_in_flight(),
+                                                             session_->highest_launch_id());
+  if (!over) {
     loop_.PostAfter(kLookAgain, "launches in flight", [this] { WaitForLaunches(); });
     return;
   }
-  // Steps of sequences have used higher ids.
-  if (session_ != nullptr)
-    highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
   session_ = nullptr;
   if (draining_) return Exit(kExitOk, "drained");
   link_.Connect();

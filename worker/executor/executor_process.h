@@ -15,9 +15,9 @@
 #include "async/event_loop.h"
 #include "fairway/v1/link.pb.h"
 #include "worker/executor/client_calls.h"
-#include "worker/executor/command_inbox.h"
 #include "worker/executor/executor_session.h"
 #include "worker/executor/launch_queues.h"
+#include "worker/executor/registration.h"
 #include "worker/executor/runtime/runtime.h"
 #include "worker/process/controller_link.h"
 
@@ -92,8 +92,7 @@ class ExecutorProcess {
   ControllerLink link_;
   std::unique_ptr<ExecutorSession> session_;
   std::shared_ptr<ClientCalls> client_calls_;  // of session_
-  std::optional<CommandInbox> inbox_;          // of a registration that the controller has accepted
-  uint64_t highest_launch_id_ = 0;
+  Registration registration_;                  // of session_
   bool draining_ = false;
   Clock::time_point drain_until_;
   std::optional<int> exit_code_;

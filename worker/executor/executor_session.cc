@@ -63,6 +63,7 @@ void ExecutorSession::SetController(std::string data_endpoint, Incarnation incar
 void ExecutorSession::End() {
   if (ended_) return;
   ended_ = true;
+  report_pace_.Stop();
   pulls_.clear();
   exchanges_->Close(absl::UnavailableError("the executor's registration has ended"));
   plane_.reset();
@@ -79,7 +80,7 @@ void ExecutorSession::End() {
 void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
   std::vector<std::shared_ptr<DeviceBuffer>> large;
   for (const ShardRef ref : shards) {
-    assemblies_.erase(ref);
+    assemblies_.Drop(ref);
     auto dropped = buffers_.Drop(ref);
     if (dropped.bytes >= kDropInLoop && dropped.buffer != nullptr)
       large.push_back(std::move(dropped.buffer));

@@ -19,6 +19,7 @@
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "transport/data_plane.h"
+#include "worker/executor/assembly.h"
 #include "worker/executor/buffer_table.h"
 #include "worker/executor/client_calls.h"
 #include "worker/executor/executor_core.h"
@@ -132,12 +133,8 @@ class ExecutorSession final : public ExecutorActions {
     std::string memory_kind;
     int64_t bytes = 0;
   };
-  // A shard that is being put together from pieces.
-  struct Assembly {
-    std::shared_ptr<Blob> bytes;
-    size_t open = 0;  // pieces that have not ended
-    bool failed = false;
-  };
+  // Shards that are being put together from pieces, in host memory.
+  using Shards = Assemblies<std::shared_ptr<Blob>>;
   struct WaitingPull {
     DataPlane::Answer answer;
     Incarnation from;
@@ -175,8 +172,8 @@ class ExecutorSession final : public ExecutorActions {
   void ServeArgument(PullRequest request, DataPlane::Answer answer) const;
   void TellLaunchDone(NodeId node, const absl::Status& status,
                       std::vector<Report::Inlined> inlined);
-  // Sends the report if report_pace_ says that it is due; else sets a timer.
-  void MaybeReport();
+  // Does what report_pace_ says.
+  void Follow(ReportPace::Next next);
   // Passes the launches that can go to the launch queues.
   void Dispatch();
   void LaunchEnded(Launched launched, absl::Status status);
@@ -187,10 +184,9 @@ class ExecutorSession final : public ExecutorActions {
   Receiving ReceivingOf(const PrepareReceive& node, size_t position) const;
   void StartPiece(const PrepareReceive& node, size_t position);
   // Copies box `from` of the bytes that came to box `to` of the shard.
-  void CopyPiece(Receiving receiving, const std::shared_ptr<Assembly>& assembly, const Box& from,
-                 const Box& to, absl::StatusOr<HostView> view);
-  void PieceEnded(Receiving receiving, const std::shared_ptr<Assembly>& assembly,
-                  absl::Status status);
+  void CopyPiece(Receiving receiving, const Shards::Ref& assembly, const Box& from, const Box& to,
+                 absl::StatusOr<HostView> view);
+  void PieceEnded(Receiving receiving, const Shards::Ref& assembly, absl::Status status);
   // Makes a device buffer of received bytes, or lets a pool do it; then comes BufferMade.
   void MakeBuffer(Receiving receiving, std::shared_ptr<Blob> bytes);
   BlockingPool& MakerPool(int device) const;
@@ -202,11 +198,10 @@ class ExecutorSession final : public ExecutorActions {
   const Incarnation incarnation_;
   const std::function<void(Report)> send_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  bool draining_ = false;
   bool ended_ = false;
   ExecutorCore core_;
   BufferTable buffers_;
-  std::map<ShardRef, std::shared_ptr<Assembly>> assemblies_;
+  Shards assemblies_;
   const std::shared_ptr<GangExchanges> exchanges_ = std::make_shared<GangExchanges>();
   std::unique_ptr<DataPlane> plane_;
   std::string controller_endpoint_;
@@ -226,9 +221,6 @@ class ExecutorSession final : public ExecutorActions {
   std::deque<Queued> singles_;
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
-  bool report_posted_ = false;
-  bool report_timer_ = false;
-  bool telling_launch_done_ = false;  // true within TellLaunchDone
   ReportPace report_pace_{context_.island_workers};
   size_t in_flight_ = 0;
   uint64_t launches_ = 0;

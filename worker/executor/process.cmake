@@ -5,7 +5,7 @@ fairway_library(fairway_executor LAYER 5
        gang_pushes.cc launch_queues.cc report_batches.cc run_executor.cc serve_arguments.cc shared_lanes.cc
        session_transfers.cc
   DEPS fairway_executor_core fairway_life fairway_runtime fairway_ffi fairway_checksum fairway_compile_pool
-       fairway_command_inbox fairway_controller_link)
+       fairway_registration fairway_controller_link)
 fairway_test(cut_out_test SRCS cut_out_test.cc DEPS fairway_executor fairway_runtime_fake)
 fairway_test(executor_session_test SRCS executor_session_test.cc
   DEPS fairway_executor fairway_runtime_fake)

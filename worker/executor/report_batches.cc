@@ -5,8 +5,14 @@
 #include "worker/executor/executor_session.h"
 
 namespace fairway {
+namespace {
+
+ReportPace::Time Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+}  // namespace
+
 void ExecutorSession::Drain() {
-  draining_ = true;
+  report_pace_.Stop();
   // The other executors may never have got the launches that wait for them.
   exchanges_->Close(absl::UnavailableError("the executor lost its controller"));
 }
@@ -36,38 +42,24 @@ ExecutorSession::Counters ExecutorSession::counters() const {
 }
 
 void ExecutorSession::ReportWanted() {
-  if (!telling_launch_done_) report_pace_.Urgent();
-  if (report_posted_ || ended_) return;
-  report_posted_ = true;
+  if (!report_pace_.Wanted()) return;
   context_.loop->Post("report", [this, alive = std::weak_ptr<bool>(alive_)] {
-    if (alive.lock() == nullptr) return;
-    report_posted_ = false;
-    MaybeReport();
+    if (alive.lock() != nullptr) Follow(report_pace_.Step(in_flight_, Now()));
   });
 }
 
-void ExecutorSession::MaybeReport() {
-  if (ended_ || draining_) return;
-  const ReportPace::Time now = std::chrono::steady_clock::now().time_since_epoch();
-  if (report_pace_.Due(in_flight_, now)) {
-    report_pace_.Reported(now);
-    return send_(core_.TakeReport());
-  }
-  if (std::exchange(report_timer_, true)) return;
+void ExecutorSession::Follow(ReportPace::Next next) {
+  if (next == ReportPace::Next::kSend) send_(core_.TakeReport());
+  if (next != ReportPace::Next::kTimer) return;
   const auto pause = std::chrono::ceil<std::chrono::milliseconds>(report_pace_.pause());
   context_.loop->PostAfter(pause, "late report", [this, alive = std::weak_ptr<bool>(alive_)] {
-    if (alive.lock() == nullptr) return;
-    report_timer_ = false;
-    if (report_pace_.unreported_ends() > 0) MaybeReport();
+    if (alive.lock() != nullptr) Follow(report_pace_.TimerEnded(in_flight_, Now()));
   });
 }
 
 void ExecutorSession::TellLaunchDone(NodeId node, const absl::Status& status,
                                      std::vector<Report::Inlined> inlined) {
-  report_pace_.LaunchEnded();
-  telling_launch_done_ = true;
-  core_.LaunchDone(node, status, std::move(inlined));
-  telling_launch_done_ = false;
+  report_pace_.LaunchEnded([&] { core_.LaunchDone(node, status, std::move(inlined)); });
 }
 
 }  // namespace fairway

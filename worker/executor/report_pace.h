@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 namespace fairway {
 
-// Owned by ExecutorSession. A pure state machine; the caller passes the time, from any origin.
+// Owned by ExecutorSession (in the simulation: by a machine); one for each registration. A pure
+// state machine; the caller passes the time, from any origin.
 class ReportPace {
  public:
   using Time = std::chrono::nanoseconds;
@@ -24,27 +27,58 @@ class ReportPace {
   Time pause() const { return pause_; }
 
   void LaunchedAhead() { launched_ahead_ = true; }
-  void LaunchEnded() { ++unreported_ends_; }
-  // Something other than the end of a launch is to be reported.
-  void Urgent() { urgent_ = true; }
-
-  // Returns whether to report now. If not, report at the latest pause() from now. `under_way`:
-  // launches that have not ended.
-  bool Due(size_t under_way, Time now) const {
-    return urgent_ || !launched_ahead_ || under_way == 0 || unreported_ends_ >= kEndsPerReport ||
-           now - reported_ >= pause_;
+  // Counts the end of a launch. `tell` tells the core of it; all that the core wants to report
+  // within this call may wait for further ends.
+  template <typename Tell>
+  void LaunchEnded(Tell tell) {
+    ++unreported_ends_;
+    telling_end_ = true;
+    tell();
+    telling_end_ = false;
   }
-  void Reported(Time now) {
+
+  // What the caller does next: nothing, send the core's next report, or call TimerEnded pause()
+  // from now.
+  enum class Next : uint8_t { kNothing, kSend, kTimer };
+
+  // The core wants to report something. Returns whether the caller must call Step in a later turn
+  // of its loop.
+  bool Wanted() {
+    urgent_ = urgent_ || !telling_end_;
+    return !stopped_ && !std::exchange(step_to_come_, true);
+  }
+  // `under_way`: launches that have not ended.
+  Next Step(size_t under_way, Time now) {
+    step_to_come_ = false;
+    return Decide(under_way, now);
+  }
+  Next TimerEnded(size_t under_way, Time now) {
+    timer_runs_ = false;
+    return unreported_ends_ > 0 ? Decide(under_way, now) : Next::kNothing;
+  }
+  // The link has ended: nothing is reported any more.
+  void Stop() { stopped_ = true; }
+
+ private:
+  Next Decide(size_t under_way, Time now) {
+    if (stopped_) return Next::kNothing;
+    const bool due = urgent_ || !launched_ahead_ || under_way == 0 ||
+                     unreported_ends_ >= kEndsPerReport || now - reported_ >= pause_;
+    if (!due) return std::exchange(timer_runs_, true) ? Next::kNothing : Next::kTimer;
     urgent_ = false;
     unreported_ends_ = 0;
     reported_ = now;
+    return Next::kSend;
   }
-  size_t unreported_ends() const { return unreported_ends_; }
 
- private:
   const Time pause_;
   bool launched_ahead_ = false;
-  bool urgent_ = false;
+  bool telling_end_ = false;   // within LaunchEnded
+  bool urgent_ = false;        // something other than the end of a launch is to be reported
+  bool step_to_come_ = false;  // the caller will call Step
+  // The caller will call TimerEnded. Invariant: true while the ends of launches wait.
+  bool timer_runs_ = false;
+  bool stopped_ = false;
   size_t unreported_ends_ = 0;
   Time reported_{0};
 };

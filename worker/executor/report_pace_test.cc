@@ -8,34 +8,71 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+using Next = ReportPace::Next;
 
-TEST(ReportPaceTest, EverythingIsToldAtOnceUntilTheControllerLaunchesAhead) {
-  ReportPace pace(1);
-  pace.Reported(milliseconds(10));
-  pace.LaunchEnded();
-  EXPECT_TRUE(pace.Due(3, milliseconds(10)));
-  pace.LaunchedAhead();
-  EXPECT_FALSE(pace.Due(3, milliseconds(10)));
-  EXPECT_TRUE(pace.Due(0, milliseconds(10))) << "nothing else will come";
-  pace.Urgent();
-  EXPECT_TRUE(pace.Due(3, milliseconds(10)));
+constexpr milliseconds kBegin{10};
+
+class ReportPaceTest : public ::testing::Test {
+ protected:
+  // A launch ends, and the core wants to report that.
+  void End() {
+    pace_.LaunchEnded([this] { step_to_come_ |= pace_.Wanted(); });
+  }
+  // The step that was asked for.
+  Next Step(size_t under_way, ReportPace::Time now) {
+    EXPECT_TRUE(std::exchange(step_to_come_, false));
+    return pace_.Step(under_way, now);
+  }
+  // Something else is reported at this time.
+  void Report(ReportPace::Time now) {
+    step_to_come_ |= pace_.Wanted();
+    EXPECT_EQ(Step(3, now), Next::kSend);
+  }
+
+  ReportPace pace_{1};
+  bool step_to_come_ = false;
+};
+
+TEST_F(ReportPaceTest, EverythingIsReportedAtOnceUntilTheControllerLaunchesAhead) {
+  Report(kBegin);
+  End();
+  EXPECT_EQ(Step(3, kBegin), Next::kSend);
+  pace_.LaunchedAhead();
+  End();
+  EXPECT_EQ(Step(3, kBegin), Next::kTimer);
+  End();
+  EXPECT_EQ(Step(0, kBegin), Next::kSend) << "nothing else will come";
+  Report(kBegin);
 }
 
-TEST(ReportPaceTest, EndsAreToldByEightOrAfterAPause) {
-  ReportPace pace(1);
-  pace.LaunchedAhead();
-  pace.Reported(milliseconds(10));
-  for (int i = 0; i < 7; ++i) pace.LaunchEnded();
-  EXPECT_FALSE(pace.Due(1, milliseconds(10) + microseconds(999)));
-  EXPECT_TRUE(pace.Due(1, milliseconds(11)));
-  pace.LaunchEnded();
-  EXPECT_TRUE(pace.Due(1, milliseconds(10)));
-  pace.Reported(milliseconds(10));
-  EXPECT_EQ(pace.unreported_ends(), 0u);
-  EXPECT_FALSE(pace.Due(1, milliseconds(10)));
+TEST_F(ReportPaceTest, EightEndsAreReportedTogetherOrAfterAPause) {
+  pace_.LaunchedAhead();
+  Report(kBegin);
+  End();
+  EXPECT_EQ(Step(1, kBegin), Next::kTimer);
+  for (int i = 2; i <= 7; ++i) {
+    End();
+    EXPECT_EQ(Step(1, kBegin + microseconds(999)), Next::kNothing) << "the timer runs";
+  }
+  End();
+  EXPECT_EQ(Step(1, kBegin), Next::kSend);
+  EXPECT_EQ(pace_.TimerEnded(1, kBegin + milliseconds(1)), Next::kNothing) << "no end waits";
+  End();
+  EXPECT_EQ(Step(1, kBegin), Next::kTimer) << "a new one";
+  EXPECT_EQ(pace_.TimerEnded(1, kBegin + milliseconds(1)), Next::kSend);
 }
 
-TEST(ReportPaceTest, TheMoreExecutorsTellOfTheSameGangsTheLongerIsThePause) {
+TEST_F(ReportPaceTest, OneStepIsAskedForAtATimeAndNoneOnceItHasStopped) {
+  EXPECT_TRUE(pace_.Wanted());
+  EXPECT_FALSE(pace_.Wanted());
+  EXPECT_EQ(pace_.Step(0, kBegin), Next::kSend);
+  EXPECT_TRUE(pace_.Wanted());
+  pace_.Stop();
+  EXPECT_EQ(pace_.Step(0, kBegin), Next::kNothing);
+  EXPECT_FALSE(pace_.Wanted());
+}
+
+TEST_F(ReportPaceTest, TheMoreExecutorsReportTheSameGangsTheLongerIsThePause) {
   EXPECT_EQ(ReportPace(1).pause(), milliseconds(1));
   EXPECT_EQ(ReportPace(40).pause(), milliseconds(1));
   EXPECT_EQ(ReportPace(512).pause(), microseconds(12800));

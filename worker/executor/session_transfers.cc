@@ -102,11 +102,10 @@ void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
   const Receiving receiving = ReceivingOf(node, position);
   const ShardSource& source = node.sources[position];
   const Piece& piece = node.pieces[position];
-  std::shared_ptr<Assembly>& assembly = assemblies_[receiving.ref];
-  if (assembly == nullptr) {
-    assembly = std::make_shared<Assembly>();
+  const auto [made, first] = assemblies_.Of(receiving.ref, node, position);
+  const Shards::Ref assembly = made;
+  if (first) {
     assembly->bytes = Blob::Make(static_cast<size_t>(receiving.bytes));
-    for (const Piece& other : node.pieces) assembly->open += other.out == piece.out ? 1 : 0;
     buffers_.Expect(receiving.ref, receiving.device, receiving.bytes);
   }
   const auto fail = [&](absl::Status why) {
@@ -142,8 +141,8 @@ void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
       });
 }
 
-void ExecutorSession::CopyPiece(Receiving receiving, const std::shared_ptr<Assembly>& assembly,
-                                const Box& from, const Box& to, absl::StatusOr<HostView> view) {
+void ExecutorSession::CopyPiece(Receiving receiving, const Shards::Ref& assembly, const Box& from,
+                                const Box& to, absl::StatusOr<HostView> view) {
   if (ended_) return;
   if (!view.ok()) return PieceEnded(std::move(receiving), assembly, view.status());
   if (from.array_bytes() != static_cast<int64_t>(view->bytes.size()) ||
@@ -167,16 +166,12 @@ void ExecutorSession::CopyPiece(Receiving receiving, const std::shared_ptr<Assem
       });
 }
 
-void ExecutorSession::PieceEnded(Receiving receiving, const std::shared_ptr<Assembly>& assembly,
+void ExecutorSession::PieceEnded(Receiving receiving, const Shards::Ref& assembly,
                                  absl::Status status) {
   if (ended_) return;
-  assembly->failed = assembly->failed || !status.ok();
-  const bool last = --assembly->open == 0;
-  const auto at = assemblies_.find(receiving.ref);
-  const bool wanted = at != assemblies_.end() && at->second == assembly;
-  if (last && wanted) assemblies_.erase(at);
-  if (last && wanted && !assembly->failed) return MakeBuffer(std::move(receiving), assembly->bytes);
-  if (last && wanted) buffers_.Drop(receiving.ref);
+  const Shards::End end = assemblies_.PieceEnded(receiving.ref, assembly, status.ok());
+  if (end == Shards::End::kMake) return MakeBuffer(std::move(receiving), assembly->bytes);
+  if (end == Shards::End::kFail) buffers_.Drop(receiving.ref);
   core_.ReceiveDone(receiving.node, receiving.position, std::move(status));
 }
 
