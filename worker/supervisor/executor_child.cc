@@ -100,17 +100,6 @@ absl::StatusOr<pid_t> Start(const std::vector<std::string>& argv,
 
 }  // namespace
 
-std::string Cause(const ProcessEnd& end) {
-  if (end.signal != 0) {
-    const char* name = sigabbrev_np(end.signal);
-    return name != nullptr ? fmt::format("killed by SIG{}", name)
-                           : fmt::format("killed by signal {}", end.signal);
-  }
-  const std::string_view meaning = Meaning(end.exit_code);
-  return meaning.empty() ? fmt::format("exited with code {}", end.exit_code)
-                         : fmt::format("exited with code {} ({})", end.exit_code, meaning);
-}
-
 struct ExecutorChild::State : std::enable_shared_from_this<State> {
   explicit State(EventLoop& l) : loop(l), life(l.io_context()) {}
 

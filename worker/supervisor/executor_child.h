@@ -15,20 +15,9 @@
 #include "async/event_loop.h"
 #include "base/status.h"
 #include "fairway/v1/compiler.pb.h"
+#include "worker/supervisor/process_end.h"
 
 namespace fairway {
-
-// How a process ended.
-struct ProcessEnd {
-  pid_t pid = 0;
-  int signal = 0;  // at most one of the two is not 0; both 0: exited with 0
-  int exit_code = 0;
-  uint64_t incarnation = 0;             // of its latest registration; 0: none yet
-  std::vector<std::string> last_lines;  // of its log, oldest first, at most 50
-};
-
-// "killed by SIGKILL", "exited with code 3 (the plugin cannot be loaded)".
-std::string Cause(const ProcessEnd& end);
 
 // Owned by Supervisor. Loop-confined. The child has its end of a socket at descriptor kLifeFd: it
 // must end at end of file, and it writes a v1::ExecutorStarted for each registration

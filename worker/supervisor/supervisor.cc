@@ -20,7 +20,8 @@ using std::chrono::milliseconds;
 
 // time beyond its own limit in which an executor must end
 constexpr milliseconds kBeyondDrain{2000};
-constexpr size_t kMaxDeaths = 16;
+
+ExecutorAccount::Time Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 v1::Pulse PulseOf(const std::string& worker) {
   v1::Pulse pulse;
@@ -36,7 +37,7 @@ Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
     : loop_(loop),
       config_(std::move(config)),
       incarnation_(RandomIncarnation()),
-      restart_(config_.first_restart),
+      account_(config_.restarts),
       link_(loop, config_.controller,
             {.on_open = [this] { Register(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
@@ -88,15 +89,13 @@ void Supervisor::StartExecutor() {
       [this](const v1::ExecutorStarted& started) { OnExecutorStarted(started); },
       [this](ProcessEnd end) { OnExecutorEnd(end); });
   if (!child.ok()) {
-    spdlog::error("{}; trying again in {} ms", Text(child.status()), restart_.count());
-    loop_.PostAfter(restart_, "start executor", [this] { StartExecutor(); });
-    restart_ = std::min(2 * restart_, config_.last_restart);
+    const milliseconds pause = account_.NotStarted();
+    spdlog::error("{}; trying again in {} ms", Text(child.status()), pause.count());
+    loop_.PostAfter(pause, "start executor", [this] { StartExecutor(); });
     return;
   }
   executor_ = *std::move(child);
-  executor_started_ = Clock::now();
-  kill_reason_.clear();
-  kill_asked_ = false;
+  account_.Started(Now());
   spdlog::info("executor started, pid {}", executor_->pid());
 }
 
@@ -110,40 +109,18 @@ void Supervisor::OnExecutorStarted(const v1::ExecutorStarted& started) {
 void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
   // Posted, because this is a callback of the child: the child is destroyed in a later turn.
   loop_.Post("executor gone", [gone = std::shared_ptr<ExecutorChild>(std::move(executor_))] {});
-  ever_registered_ = ever_registered_ || end.incarnation != 0;
-  std::string cause = Cause(end);
-  if (!kill_reason_.empty() && end.signal != 0) cause += " by its supervisor: " + kill_reason_;
-  const bool hopeless = !ever_registered_ && end.signal == 0 &&
-                        (end.exit_code == kExitNoPlugin || end.exit_code == kExitPortTaken ||
-                         end.exit_code == kExitBadFlags);
-  const bool asked = end.exit_code == kExitAsked || (kill_asked_ && end.signal == SIGKILL);
-  if (asked || Clock::now() - executor_started_ > config_.stable_after)
-    restart_ = config_.first_restart;
-  const milliseconds restart_in = restart_;
-
-  v1::ExecutorDied died;
-  died.set_incarnation(end.incarnation);
-  died.set_signal(end.signal);
-  died.set_exit_code(end.exit_code);
-  died.set_cause(cause);
-  for (const std::string& line : end.last_lines) died.add_last_lines(line);
-  died.set_restart_in_ms(stopping_ || hopeless ? -1 : restart_in.count());
-  died.set_asked(asked);
-  deaths_.push_back(std::move(died));
-  if (deaths_.size() > kMaxDeaths) deaths_.pop_front();
+  const ExecutorAccount::Verdict verdict = account_.Ended(end, Now(), stopping_);
   SendDeaths();
 
   if (stopping_) {
-    const bool late = end.exit_code == kExitDrainTimeout || !kill_reason_.empty();
-    return Exit(late ? kExitDrainTimeout : kExitOk,
-                late ? "work in flight did not end in time" : "drained");
+    return Exit(verdict.late ? kExitDrainTimeout : kExitOk,
+                verdict.late ? "work in flight did not end in time" : "drained");
   }
-  if (hopeless) return Exit(end.exit_code, fmt::format("the executor {}", cause));
-  spdlog::log(asked ? spdlog::level::info : spdlog::level::err,
-              "executor (pid {}) {}; starting it again in {} ms", end.pid, cause,
-              restart_in.count());
-  loop_.PostAfter(restart_in, "start executor", [this] { StartExecutor(); });
-  if (!asked) restart_ = std::min(2 * restart_, config_.last_restart);
+  if (verdict.hopeless) return Exit(end.exit_code, fmt::format("the executor {}", verdict.cause));
+  spdlog::log(verdict.asked ? spdlog::level::info : spdlog::level::err,
+              "executor (pid {}) {}; starting it again in {} ms", end.pid, verdict.cause,
+              verdict.restart_in.count());
+  loop_.PostAfter(verdict.restart_in, "start executor", [this] { StartExecutor(); });
 }
 
 void Supervisor::Drain(std::string why, milliseconds limit) {
@@ -155,7 +132,7 @@ void Supervisor::Drain(std::string why, milliseconds limit) {
   executor_->Signal(SIGTERM);
   loop_.PostAfter(limit + kBeyondDrain, "drain limit", [this] {
     if (executor_ == nullptr) return;
-    kill_reason_ = "it did not stop in time";
+    account_.KillLate();
     executor_->Signal(SIGKILL);
   });
 }
@@ -213,20 +190,19 @@ void Supervisor::OnRegistered(const v1::WorkerRegistered& registered) {
 
 void Supervisor::SendDeaths() {
   if (!registered_) return;
-  for (v1::ExecutorDied& died : deaths_) {
+  for (v1::ExecutorDied& died : account_.TakeDeaths()) {
     v1::ToController message;
     *message.mutable_executor_died() = std::move(died);
     link_.Send(message);
   }
-  deaths_.clear();
 }
 
 void Supervisor::OnKill(const v1::KillExecutor& kill) {
-  if (executor_ == nullptr || executor_->incarnation() != kill.incarnation()) return;
+  if (executor_ == nullptr ||
+      !account_.Kill(kill.incarnation(), executor_->incarnation(), kill.reason(), kill.asked()))
+    return;
   spdlog::log(kill.asked() ? spdlog::level::info : spdlog::level::warn,
               "killing the executor (pid {}): {}", executor_->pid(), kill.reason());
-  kill_reason_ = kill.reason();
-  kill_asked_ = kill.asked();
   executor_->Signal(SIGKILL);
 }
 

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "worker/compiler/compile_pool.h"
 #include "worker/process/controller_link.h"
 #include "worker/process/pulse.h"
+#include "worker/supervisor/executor_account.h"
 #include "worker/supervisor/executor_child.h"
 
 namespace fairway {
@@ -31,10 +31,7 @@ struct SupervisorConfig {
   CompilePool::Options compile;        // without argv the worker has no compiler
   std::vector<std::string> child_env;  // "NAME=value", for executor and compile processes
   std::chrono::milliseconds drain_limit{10000};
-  std::chrono::milliseconds first_restart{50};  // doubled at each further restart
-  std::chrono::milliseconds last_restart{10000};
-  std::chrono::milliseconds stable_after{
-      20000};  // an executor that lived so long restarts the series
+  ExecutorAccount::Options restarts;
   std::chrono::milliseconds compile_limit{600000};
 };
 
@@ -53,8 +50,6 @@ class Supervisor {
   void Drain(std::string why, std::chrono::milliseconds limit);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void StartExecutor();
   void OnExecutorStarted(const v1::ExecutorStarted& started);
   void OnExecutorEnd(const ProcessEnd& end);
@@ -72,16 +67,11 @@ class Supervisor {
   const Incarnation incarnation_;
   std::unique_ptr<CompilePool> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
-  Clock::time_point executor_started_;
-  bool ever_registered_ = false;  // any executor ever registered
-  std::chrono::milliseconds restart_;
-  std::string kill_reason_;  // why this supervisor killed the executor
-  bool kill_asked_ = false;  // an operator asked for it
+  ExecutorAccount account_;  // of executor_ and those before it
 
   ControllerLink link_;
   Pulse pulse_;  // runs while this worker is registered
   bool registered_ = false;
-  std::deque<v1::ExecutorDied> deaths_;  // not yet reported
 
   bool stopping_ = false;
   std::optional<int> exit_code_;
