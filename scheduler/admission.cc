@@ -117,9 +117,7 @@ void Admission::DropCandidate(Island& island, SessionId session, NodeId node) {
 }
 
 NodeId Admission::NextCandidate(Island& island) {
-  auto next = island.candidates.upper_bound(island.served);
-  if (next == island.candidates.end()) next = island.candidates.begin();
-  island.served = next->first;
+  const auto next = island.policy.Pick(island.candidates);
   const NodeId node = next->second.extract(next->second.begin()).value();
   if (next->second.empty()) island.candidates.erase(next);
   return node;
@@ -196,7 +194,7 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most) {
 }
 
 void Admission::ServeNext(IslandId island, SessionId session) {
-  islands_[island].served = SessionId(session.value - 1);
+  islands_[island].policy.ServeNext(session);
 }
 
 bool Admission::HasCandidates(IslandId island) const {

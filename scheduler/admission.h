@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "scheduler/session_policy.h"
 
 namespace fairway {
 
@@ -109,7 +110,7 @@ class Admission {
     // Nodes that may fit: new ones, and first nodes of lines where something changed. No set is
     // empty.
     std::map<SessionId, std::set<NodeId>> candidates;
-    SessionId served;  // the session that had the last turn
+    RoundRobin policy;  // which of `candidates` Admit looks at next
     // No line is empty. The first node of a session is first in all its lines.
     std::map<std::pair<DeviceId, SessionId>, std::set<NodeId>> lines;
     std::map<SessionId, std::set<NodeId>> by_session;  // the nodes in lines
@@ -132,7 +133,7 @@ class Admission {
   // Makes the nodes that now lead its former lines candidates.
   static void LeaveLines(Island& island, NodeId node, const Waiting& waiting);
   static void DropCandidate(Island& island, SessionId session, NodeId node);
-  // Takes the next candidate out; sessions take turns.
+  // Takes the next candidate out: the oldest of the session that the policy picks.
   static NodeId NextCandidate(Island& island);
   // Keeps room for the session's first node if work under way will make room for it.
   void Protect(const Island& island, SessionId session, KeptOn& kept) const;
