@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "controller/cluster/node.h"
 #include "controller/cluster/session.h"
 #include "controller/cluster/worklist.h"
+#include "core/reshard.h"
 
 namespace fairway {
 
@@ -67,11 +67,21 @@ class Cluster::Remaking {
     bool made = false;   // it is in the target's: a shard made before on that executor
     Piece piece;         // `out` is ignored
   };
-  // The pieces for one position of the target's devices.
-  using PiecesOf = std::function<std::vector<SourcePiece>(int32_t position)>;
+  // What the shards of the target are made of.
+  struct Recipe {
+    enum class Kind : uint8_t {
+      kSameShard,  // each of the source's shard at its position
+      kSameBytes,  // as kSameShard, whatever the type
+      kPlan,       // of boxes of the source's shards
+    };
+    Kind kind = Kind::kSameShard;
+    std::shared_ptr<Resharding> plan;  // of kPlan
+  };
+  // Returns the pieces for one position of the target's devices.
+  std::vector<SourcePiece> PiecesOf(const Remake& remake, int32_t position) const;
   absl::StatusOr<Remake> BeginRemake(const Session& session, const Array& source,
                                      const ArraySpec& target, std::string name, bool may_alias,
-                                     PiecesOf pieces_of, const Making& made);
+                                     Recipe recipe, const Making& made);
   // Completes the record of a node that has all its shards.
   void EndNode(const Making::Made& made) const;
 

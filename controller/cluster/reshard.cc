@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resharding and bitcasting: shards made of boxes of others, or sharing them where nothing changes.
-#include "core/reshard.h"
 
 #include <algorithm>
 #include <memory>
@@ -27,7 +26,7 @@ struct Cluster::Remaking::Remake {
   const ArraySpec* target = nullptr;
   std::string name;
   bool may_alias = false;
-  PiecesOf pieces_of;
+  Recipe recipe;
   std::vector<IslandShards> parts;
   std::string kind;  // the memory kind
   std::vector<Shape> shapes;
@@ -43,7 +42,7 @@ struct Cluster::Remaking::Remake {
 
 absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::BeginRemake(
     const Session& session, const Array& source, const ArraySpec& target, std::string name,
-    bool may_alias, PiecesOf pieces_of, const Making& made) {
+    bool may_alias, Recipe recipe, const Making& made) {
   Remake remake;
   FAIRWAY_ASSIGN_OR_RETURN(remake.parts, SplitByIsland(session, target.sharding.devices()));
   FAIRWAY_ASSIGN_OR_RETURN(remake.kind, MemoryKind(session.devices[target.sharding.devices()[0]],
@@ -59,10 +58,28 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::BeginRemake(
   remake.target = &target;
   remake.name = std::move(name);
   remake.may_alias = may_alias;
-  remake.pieces_of = std::move(pieces_of);
+  remake.recipe = std::move(recipe);
   remake.out = Array{target, std::vector<ShardRef>(remake.shapes.size()), absl::OkStatus()};
   remake.others = made.pieces;
   return remake;
+}
+
+std::vector<Cluster::Remaking::SourcePiece> Cluster::Remaking::PiecesOf(const Remake& remake,
+                                                                        int32_t position) const {
+  std::vector<SourcePiece> out;
+  if (remake.recipe.kind == Recipe::Kind::kPlan) {
+    for (ShardPiece& piece : remake.recipe.plan->PiecesOf(position))
+      out.push_back({piece.source, piece.made, {0, std::move(piece.from), std::move(piece.to)}});
+    return out;
+  }
+  const ShardRef from = remake.source->shards[position];
+  const Group& group = *s.FindGroup(from.group);
+  const Box whole =
+      remake.recipe.kind == Recipe::Kind::kSameBytes
+          ? Box::Whole(1, {group.places[from.shard].bytes})
+          : Box::Whole(BytesPerElement(remake.target->dtype), group.shape(from.shard).dims);
+  if (whole.bytes() > 0) out.push_back({position, false, {0, whole, whole}});
+  return out;
 }
 
 absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remake& remake,
@@ -82,7 +99,7 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
   };
 
   const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
-  const std::vector<SourcePiece> pieces = remake.pieces_of(position);
+  const std::vector<SourcePiece> pieces = PiecesOf(remake, position);
   remake.num_pieces += pieces.size();
   s.Charge(1 + pieces.size());
   ++remake.num_shards;
@@ -157,17 +174,8 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Resharded(const Ses
   if (moved.ok() && *moved == target.sharding &&
       (old.kind() == Sharding::Kind::kConcrete || old.kind() == Sharding::Kind::kConcreteEven)) {
     // The cut stays the same, so each shard is copied, wherever it lies in the array.
-    return BeginRemake(
-        session, source, target, "reshard of " + type, may_alias,
-        [this, &source, &target](int32_t position) {
-          const ShardRef from = source.shards[position];
-          const Box whole = Box::Whole(BytesPerElement(target.dtype),
-                                       s.FindGroup(from.group)->shape(from.shard).dims);
-          std::vector<SourcePiece> pieces;
-          if (whole.bytes() > 0) pieces.push_back({position, false, {0, whole, whole}});
-          return pieces;
-        },
-        made);
+    return BeginRemake(session, source, target, "reshard of " + type, may_alias,
+                       {Recipe::Kind::kSameShard, nullptr}, made);
   }
   std::vector<Resharding::Place> sources, targets;
   for (const ShardRef& ref : source.shards) {
@@ -184,16 +192,8 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Resharded(const Ses
       Resharding::Plan(target.dtype, target.shape, old, target.sharding, sources, targets);
   if (!plan.ok()) return Annotate(plan.status(), "reshard of " + type);
   s.Charge((sources.size() + targets.size()) / 4);
-  return BeginRemake(
-      session, source, target, "reshard of " + type, may_alias,
-      [plan = std::make_shared<Resharding>(*std::move(plan))](int32_t position) {
-        std::vector<SourcePiece> out;
-        for (ShardPiece& piece : plan->PiecesOf(position))
-          out.push_back(
-              {piece.source, piece.made, {0, std::move(piece.from), std::move(piece.to)}});
-        return out;
-      },
-      made);
+  return BeginRemake(session, source, target, "reshard of " + type, may_alias,
+                     {Recipe::Kind::kPlan, std::make_shared<Resharding>(*std::move(plan))}, made);
 }
 
 absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Bitcasted(const Session& session,
@@ -220,17 +220,8 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Bitcasted(const Ses
     if (bytes != has)
       return InvalidArgument("{}: shard {} has {} bytes, {} are asked for", name, i, has, bytes);
   }
-  return BeginRemake(
-      session, source, target, name, may_alias,
-      [this, &source](int32_t position) {
-        const ShardRef from = source.shards[position];
-        const int64_t bytes = s.FindGroup(from.group)->places[from.shard].bytes;
-        const Box whole = Box::Whole(1, {bytes});
-        std::vector<SourcePiece> pieces;
-        if (bytes > 0) pieces.push_back({position, false, {0, whole, whole}});
-        return pieces;
-      },
-      made);
+  return BeginRemake(session, source, target, name, may_alias, {Recipe::Kind::kSameBytes, nullptr},
+                     made);
 }
 
 // Reshards a value for a program's run. As in requests, its nodes enter the tables once all of it
