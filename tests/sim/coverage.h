@@ -90,6 +90,7 @@ class Coverage {
                                          "restart",
                                          "restart under way",
                                          "controller given up",
+                                         "report waits for more ends",
                                          "compiled",
                                          "compilation fails",
                                          "controller lost",

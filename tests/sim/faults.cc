@@ -40,7 +40,7 @@ void World::HurtExecutor(Machine& machine) {
   const int64_t kind = random.Below(100);
   if (kind < 30) {
     Count("executor dies");
-    machine.End("it was killed", false);
+    machine.Killed();
   } else if (kind < 40) {
     Count("host dies");
     machine.host().Die(random.Percent(20) ? random.Between(5 * kSecond, 20 * kSecond)

@@ -32,6 +32,8 @@ void Host::Start() {
   ++life_;
   pid_ = world_.next_pid++;
   world_.Trace("{}: its supervisor starts", worker());
+  link_life_.emplace();
+  account_.emplace(ExecutorAccount::Options());
   Dial();
   StartExecutor(world_.random.Between(1, 1000));
 }
@@ -46,7 +48,6 @@ void Host::Die(int64_t back) {
   if (!alive_) return;
   alive_ = registered_ = false;
   ++life_;
-  deaths_.clear();
   for (std::shared_ptr<Wire>* wire : {&pulse_, &link_}) {
     if (*wire != nullptr) (*wire)->HangUp();
     wire->reset();
@@ -55,25 +56,20 @@ void Host::Die(int64_t back) {
   world_.queue.After(back, [this] { Start(); });
 }
 
-void Host::ExecutorEnded(uint64_t incarnation, const std::string& cause, bool asked) {
+void Host::ExecutorEnded(const ProcessEnd& end) {
   if (!alive_) return;  // nobody reports it
-  v1::ToController message;
-  v1::ExecutorDied* const died = message.mutable_executor_died();
-  died->set_incarnation(incarnation);
-  died->set_signal(9);
-  died->set_cause(kill_reason_.empty() ? cause : "killed by its supervisor: " + kill_reason_);
-  died->set_asked(asked || kill_asked_);
-  kill_reason_.clear();
-  kill_asked_ = false;
-  deaths_.push_back(std::move(message));
+  const ExecutorAccount::Verdict verdict = account_->Ended(end, world_.Time(), false);
+  const std::string reason = std::exchange(kill_reason_, "");
   const bool late = world_.random.Percent(20);
   const int64_t told = world_.random.Between(0, (late ? 1500 : 5) * kMillisecond);
-  const int64_t back = world_.random.Percent(20) ? world_.random.Between(5 * kSecond, 20 * kSecond)
-                                                 : world_.random.Between(kMillisecond, kSecond);
+  const bool slow = world_.random.Percent(20);
+  const int64_t back =
+      kMillisecond * verdict.restart_in.count() +
+      (slow ? world_.random.Between(5 * kSecond, 20 * kSecond) : world_.random.Between(1, kSecond));
   // The report comes while the hub waits for it, and before there is a successor.
   const int64_t most = told + 2 * world_.config.link_delay + 100 * kMillisecond;
   if (registered_ && cuts_ == 0 && most < std::min(back, kSecond))
-    world_.Accounted(incarnation, deaths_.back().executor_died().cause());
+    world_.Accounted(end.incarnation, end.signal != 0 && !reason.empty() ? reason : Cause(end));
   world_.queue.After(told, [this, life = life_] {
     if (life == life_) TellDeaths();
   });
@@ -82,26 +78,28 @@ void Host::ExecutorEnded(uint64_t incarnation, const std::string& cause, bool as
 
 void Host::TellDeaths() {
   if (!registered_) return;
-  for (const v1::ToController& died : deaths_) link_->Send(died);
-  deaths_.clear();
+  for (v1::ExecutorDied& died : account_->TakeDeaths()) {
+    v1::ToController message;
+    *message.mutable_executor_died() = std::move(died);
+    link_->Send(message);
+  }
 }
 
 void Host::Kill(const v1::KillExecutor& kill) {
-  if (!machine_.alive() || machine_.incarnation().value != kill.incarnation()) return;
+  const uint64_t present = machine_.alive() ? machine_.incarnation().value : 0;
+  if (!account_->Kill(kill.incarnation(), present, kill.reason(), kill.asked())) return;
   world_.Trace("{}: its supervisor kills the executor: {}", worker(), kill.reason());
   kill_reason_ = kill.reason();
-  kill_asked_ = kill.asked();
   world_.queue.After(world_.random.Between(1, 1000), [this, incarnation = kill.incarnation()] {
-    if (machine_.alive() && machine_.incarnation().value == incarnation)
-      machine_.End("it was killed", false);
+    if (machine_.alive() && machine_.incarnation().value == incarnation) machine_.Killed();
   });
 }
 
 // ---- links
 
 void Host::Dial() {
-  const int64_t pause = world_.random.Between(1, 200 * kMillisecond);
-  world_.queue.After(pause, [this, life = life_] {
+  const int64_t pause = kMillisecond * link_life_->NextPause().count();
+  world_.queue.After(pause + world_.LinkDelay(), [this, life = life_] {
     if (life != life_ || link_ != nullptr) return;
     if (world_.controller == nullptr || silent_) return Dial();
     link_ = std::make_shared<Wire>(world_, *this, this);
@@ -133,16 +131,18 @@ void Host::DialPulse() {
   });
 }
 
-void Host::Beat(const std::shared_ptr<Wire>& wire, int64_t interval) {
+void Host::Beat(const std::shared_ptr<Wire>& wire) {
   if (wire != link_) return;
-  if (world_.queue.now() - wire->heard_at() > world_.config.deadline) {
+  const LinkLife::Beat beat = link_life_->NextBeat(world_.Time());
+  wire->CheckPatience(beat.give_up, *link_life_, 0);
+  if (beat.give_up) {
     wire->HangUp();
     return OnEnd(*wire);
   }
   v1::ToController message;
-  message.mutable_heartbeat()->set_sequence(1);
+  message.mutable_heartbeat()->set_sequence(beat.sequence);
   wire->Send(message);
-  world_.InBackground(interval, [this, wire, interval] { Beat(wire, interval); });
+  world_.InBackground(kMillisecond * link_life_->interval().count(), [this, wire] { Beat(wire); });
 }
 
 void Host::OnFrame(Wire& wire, const Frame& frame) {
@@ -153,12 +153,17 @@ void Host::OnFrame(Wire& wire, const Frame& frame) {
     if (message.has_fence() && &wire == pulse_.get()) return;  // its link was cut meanwhile
     return world_.Broken("F1", "{}: its pulse gets {}", worker(), message.ShortDebugString());
   }
+  link_life_->Heard(world_.Time());
   switch (message.message_case()) {
+    case v1::FromController::kHeartbeatAck:
+      return;
     case v1::FromController::kWorkerRegistered:
       registered_ = true;
       TellDeaths();
       if (pulse_ == nullptr) DialPulse();
-      return Beat(link_, 1000 * message.worker_registered().heartbeat_interval_ms());
+      link_life_->Registered(message.worker_registered().heartbeat_interval_ms(),
+                             message.worker_registered().deadline_ms());
+      return Beat(link_);
     case v1::FromController::kKillExecutor:
       return Kill(message.kill_executor());
     case v1::FromController::kCompileRequest:

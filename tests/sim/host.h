@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tests/sim/links.h"
 #include "tests/sim/world.h"
+#include "worker/process/link_life.h"
+#include "worker/supervisor/executor_account.h"
 
 namespace fairway::sim {
 
@@ -28,9 +31,10 @@ class Host final : public FarSide {
   void Start();
   // Both processes end at once, and start again after `back`.
   void Die(int64_t back);
-  // The executor with this latest registration has ended. Tells the controller, and starts a new
-  // one. `asked`: by an operator.
-  void ExecutorEnded(uint64_t incarnation, const std::string& cause, bool asked);
+  // The executor's process has started, or ended. An end is told to the controller, and a new
+  // process started.
+  void ExecutorStarted() { account_->Started(world_.Time()); }
+  void ExecutorEnded(const ProcessEnd& end);
 
   // For this time nothing reaches the host or leaves it.
   void Silence(int64_t time);
@@ -53,7 +57,7 @@ class Host final : public FarSide {
  private:
   void Dial();
   void DialPulse();
-  void Beat(const std::shared_ptr<Wire>& wire, int64_t interval);
+  void Beat(const std::shared_ptr<Wire>& wire);
   void StartExecutor(int64_t delay);
   void Kill(const v1::KillExecutor& kill);
   void TellDeaths();
@@ -66,11 +70,11 @@ class Host final : public FarSide {
   uint64_t life_ = 0;
   int64_t pid_ = 0;
   std::shared_ptr<Wire> link_;
+  std::optional<LinkLife> link_life_;  // of the supervisor's process
   std::shared_ptr<Wire> pulse_;
   bool registered_ = false;
-  std::deque<v1::ToController> deaths_;  // not reported yet
-  std::string kill_reason_;
-  bool kill_asked_ = false;
+  std::optional<ExecutorAccount> account_;  // of the supervisor's process
+  std::string kill_reason_;                 // of the executor that runs; empty: it is not killed
   bool silent_ = false;
   std::deque<Event> held_;
   int64_t closed_at_ = 0;

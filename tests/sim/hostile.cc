@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kElements = 24;  // of each of its arrays
 constexpr size_t kMostArrays = 6000;
-constexpr size_t kMostOfScarce = 12000;  // more than its share where records are scarce
+constexpr size_t kMostScarceNodes = 200;  // the door's cap where records are scarce
+constexpr size_t kMostOfScarce = 12000;   // more than its share where records are scarce
 
 ArraySpec Tiled(const std::vector<int32_t>& devices) {
   std::vector<int64_t> tiles(devices.size());
@@ -98,9 +99,11 @@ void Hostile::Step() {
   if (!session_) Open();
   if (!session_) return StepIn(20000);
   // What a front door does while unfinished work holds too much.
-  if (!SessionCaps().MayRead(world_.controller->cluster().sessions().BacklogOf(session_), {})) {
+  SessionCaps caps;
+  if (world_.config.scarce_records) caps.max_queued_nodes = kMostScarceNodes;
+  if (!caps.MayRead(world_.controller->cluster().sessions().BacklogOf(session_), {})) {
     world_.Count("hostile session is not read");
-    return StepIn(r.Between(50, 1000));
+    return StepIn(r.Between(1000, 20000));
   }
   if (world_.controller->cluster().sessions().Busy(session_)) return StepIn(r.Between(1, 50));
   --left_;

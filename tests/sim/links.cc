@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/links.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/sim/controller.h"
@@ -96,16 +97,30 @@ void Wire::Send(Frame frame) {
 
 void Wire::Down(Frame frame) {
   if (cut_ || closing_ || far_ == nullptr) return;
-  if (!host_.silent()) Hear();  // one delay earlier than it really hears
-  if (IsBeat(frame)) return;
+  const bool beat = IsBeat(frame);
+  if (beat) ++world_.background;
   down_at_ = std::max(down_at_, world_.queue.now() + world_.LinkDelay());
   down_bytes_ += frame.payload.size();
-  world_.queue.At(down_at_, [self = shared_from_this(), frame = std::move(frame)]() mutable {
-    self->WhenHeard(false, [self, frame = std::move(frame)] {
+  world_.queue.At(down_at_, [self = shared_from_this(), beat, frame = std::move(frame)]() mutable {
+    self->WhenHeard(beat, [self, frame = std::move(frame)] {
       self->down_bytes_ -= frame.payload.size();
+      if (!self->cut_) self->heard_at_ = self->world_.queue.now();
       if (self->far_ != nullptr && !self->cut_) self->far_->OnFrame(*self, frame);
     });
   });
+}
+
+void Wire::CheckPatience(bool given_up, const LinkLife& life, int64_t stopped_until) {
+  const int64_t deadline = kMillisecond * life.deadline().count();
+  const int64_t interval = kMillisecond * life.interval().count();
+  const int64_t now = world_.queue.now();
+  if (given_up) world_.Count("controller given up");
+  if (given_up && now - heard_at_ <= deadline)
+    world_.Broken("F1", "{} gives up a controller that it heard {} us ago", host_.worker(),
+                  now - heard_at_);
+  if (!given_up && now - std::max(heard_at_, stopped_until) > deadline + 2 * interval)
+    world_.Broken("F1", "{} does not give up a controller that is silent since {} us",
+                  host_.worker(), heard_at_);
 }
 
 void Wire::EndAtHub(absl::Status status) {

@@ -14,6 +14,7 @@
 #include "tests/sim/world.h"
 #include "transport/frame.h"
 #include "transport/link.h"
+#include "worker/process/link_life.h"
 
 namespace fairway::sim {
 
@@ -59,9 +60,9 @@ class Wire : public std::enable_shared_from_this<Wire> {
   bool watched() const { return watched_; }
   // The epoch of its controller.
   uint64_t epoch() const { return epoch_; }
-  // When the controller was last heard, acknowledgements included; at first, the time of creation.
-  int64_t heard_at() const { return heard_at_; }
-  void Hear() { heard_at_ = world_.queue.now(); }
+  // Checks that the far process gives its controller up if, and only if, that was silent for the
+  // deadline. `stopped_until`: the time at which the process itself last was stopped.
+  void CheckPatience(bool given_up, const LinkLife& life, int64_t stopped_until);
 
  private:
   friend class HubLink;
@@ -82,7 +83,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   class HubLink* hub_ = nullptr;
   uint64_t epoch_ = 0;
   int64_t up_at_ = 0, down_at_ = 0;  // when the last frame sent arrives
-  int64_t heard_at_ = 0;
+  int64_t heard_at_ = 0;   // when the last frame came to the far host; at first, the creation
   size_t down_bytes_ = 0;  // on their way to the far side
   bool cut_ = false;
   bool closing_ = false;  // the hub has closed it

@@ -14,10 +14,8 @@ constexpr uint64_t kAtOnce = 400;  // most units of what cannot be interrupted
 }  // namespace
 
 void Machine::Deliver(const Command& command) {
-  if (const auto* launch = std::get_if<Launch>(&command)) {
+  if (const auto* launch = std::get_if<Launch>(&command))
     world_.ReceivedLaunch(epoch_, *this, *launch);
-    last_launch_id_ = std::max(last_launch_id_, launch->launch_id.value);  // rule L1
-  }
   core_->OnCommand(command);
 }
 
@@ -96,10 +94,8 @@ void Machine::Drop(const std::vector<ShardRef>& shards) {
   }
   for (const ShardRef ref : shards) {
     failed_.erase(ref);
-    if (const auto made = assemblies_.find(ref); made != assemblies_.end()) {
-      Charge(made->second->device, -made->second->bytes);
-      assemblies_.erase(made);
-    }
+    if (const Shards::Ref dropped = assemblies_.Drop(ref); dropped != nullptr)
+      Charge(dropped->bytes.device, -dropped->bytes.bytes);
     const auto it = buffers_.find(ref);
     if (it == buffers_.end()) continue;
     if (it->second.readers > 0 && !resetting_)
@@ -209,7 +205,7 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (run->gang == nullptr)
     return world_.Broken("F1", "{}: node {} has launch id {} of no launch of its controller",
                          worker_, node.node, launch.launch_id);
-  last_launch_id_ = std::max(last_launch_id_, launch.launch_id.value);  // rule L1
+  if (launch.ahead) pace_->LaunchedAhead();
   const ExecutableSpec& spec = run->gang->code->spec;
   if (!loaded_[spec.id])
     world_.Broken("G2", "{}: node {} is launched before its code is loaded", worker_, node.node);
@@ -235,7 +231,7 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
 }
 
 void Machine::CheckPeers(const Run& run) {
-  if (run.gang->broken || run.gang->MembersAreApart() || draining_) return;
+  if (run.gang->broken || run.gang->MembersAreApart() || draining()) return;
   const ExecutableId code = run.gang->code->spec.id;
   for (const InstallExecutable::Member& member : peers_[code]) {
     Machine* peer = world_.FindMachine(member.endpoint);
@@ -336,7 +332,8 @@ void Machine::LetBe(const std::shared_ptr<Run>& run) {
   for (const GroupPart& part : run->node.outputs) {
     for (const LocalShard& shard : part.shards) failed_.insert({part.group, shard.shard});
   }
-  core_->LaunchDone(run->node.node, absl::UnknownError("an input of it failed"), {});
+  pace_->LaunchEnded(
+      [&] { core_->LaunchDone(run->node.node, absl::UnknownError("an input of it failed"), {}); });
   AfterLaunch();
 }
 
@@ -356,7 +353,8 @@ void Machine::LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) 
 }
 
 void Machine::AfterLaunch() {
-  if (draining_ && core_->num_launched() == 0) {
+  const size_t in_flight = std::max(runs_.size(), core_->num_launched());
+  if (registration_->Over(in_flight, core_->highest_launch_id())) {
     Reset();
   } else {
     Kick();
@@ -401,7 +399,7 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
         inlined.push_back({ref, BytesOf(value, size)});
     }
   }
-  core_->LaunchDone(run->node.node, status, std::move(inlined));
+  pace_->LaunchEnded([&] { core_->LaunchDone(run->node.node, status, std::move(inlined)); });
   AfterLaunch();
 }
 
@@ -416,7 +414,8 @@ void Machine::CheckTotals() {
       sum += receive.device == d && !receive.abandoned && receive.assembly == nullptr
                  ? receive.bytes
                  : 0;
-    for (const auto& [ref, made] : assemblies_) sum += made->device == d ? made->bytes : 0;
+    for (const auto& [ref, made] : assemblies_)
+      sum += made->bytes.device == d ? made->bytes.bytes : 0;
     if (runs_.empty() && sum != used_[d])
       world_.Broken("sim", "{}: device {} counts {} bytes and has {}", worker_, d, used_[d], sum);
   }

@@ -5,6 +5,7 @@
 #ifndef FAIRWAY_TESTS_SIM_MACHINE_H_
 #define FAIRWAY_TESTS_SIM_MACHINE_H_
 
+#include <csignal>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -21,8 +22,10 @@
 #include "tests/sim/links.h"
 #include "tests/sim/pieces.h"
 #include "tests/sim/world.h"
-#include "worker/executor/command_inbox.h"
+#include "worker/executor/assembly.h"
 #include "worker/executor/executor_core.h"
+#include "worker/executor/registration.h"
+#include "worker/executor/report_pace.h"
 
 namespace fairway::sim {
 
@@ -73,19 +76,18 @@ class Machine final : public ExecutorActions, public FarSide {
   const std::string& island() const { return island_; }
   int devices() const { return devices_; }
   bool alive() const { return core_ != nullptr; }
-  bool draining() const { return draining_; }
+  bool draining() const { return registration_ && registration_->ending(); }
   Host& host() { return *host_; }
   // The incarnation of its registration, which may only be asked for yet; 0: none.
   uint64_t session() const { return session_; }
   Incarnation incarnation() const { return incarnation_; }
-  ExecutorSpec Spec() const;
   // Whether it is registered at the present controller, and neither it nor its host has a fault.
   bool Fine() const;
 
   // Starts a new process, which registers.
   void Start();
-  // Ends the process. Its supervisor hears of it.
-  void End(const std::string& cause, bool asked);
+  // The process ends. Its supervisor hears of it.
+  void Killed() { End(SIGKILL, 0); }
   // Ends the process. Pulls from it fail.
   void Die();
   // Stops the process: it does nothing, and everything for it waits until Wake.
@@ -138,14 +140,13 @@ class Machine final : public ExecutorActions, public FarSide {
     int readers = 0;
     bool consumed = false;  // donated
   };
-  // A shard that is being made of pieces.
-  struct Assembly {
+  // A block for a shard that is being put together from pieces.
+  struct Block {
     int device = 0;
     int64_t bytes = 0;
-    size_t open = 0;
-    bool failed = false;
     Pieces pieces;
   };
+  using Shards = Assemblies<Block>;
   struct Receive {
     NodeId node;
     size_t position = 0;
@@ -155,7 +156,7 @@ class Machine final : public ExecutorActions, public FarSide {
     ShardRef source;  // kLocal
     bool local = false;
     bool abandoned = false;
-    std::shared_ptr<Assembly> assembly;  // if it is a piece
+    Shards::Ref assembly;  // if it is a piece
     Box from, to;
   };
   struct WaitingPull {
@@ -176,14 +177,17 @@ class Machine final : public ExecutorActions, public FarSide {
     });
   }
   void WakeUp();
+  void End(int signal, int exit_code);
   void Reset();
   void Connect();
-  void Beat(const std::shared_ptr<Wire>& wire, int64_t interval);
+  void Beat(const std::shared_ptr<Wire>& wire);
   void OnLogFrame(const std::string& frame);
   // Checks that the hub was given this command next.
   void CheckNext(const Command& command);
   void Deliver(const Command& command);
   void FailPulls(const char* why);
+  ExecutorSpec Spec();
+  void Follow(ReportPace::Next next);
   void SendReport();
   void SendLogReport(CommandInbox::With with);
   void KeepReport();
@@ -196,7 +200,7 @@ class Machine final : public ExecutorActions, public FarSide {
   void EndStaleReads();
   void CheckUnits();
   void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
-  std::shared_ptr<Assembly> AssemblyFor(const PrepareReceive& node, size_t out, ShardRef ref);
+  Shards::Ref AssemblyFor(const PrepareReceive& node, size_t position, ShardRef ref);
   void EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value);
   // A launch has ended: does what follows, or ends draining.
   void AfterLaunch();
@@ -224,8 +228,10 @@ class Machine final : public ExecutorActions, public FarSide {
   std::unique_ptr<Host> host_;
   std::unique_ptr<ExecutorCore> core_;
   int64_t pid_ = 0;
-  std::shared_ptr<Wire> wire_;         // its link to the controller
-  std::optional<CommandInbox> inbox_;  // while it is registered
+  std::shared_ptr<Wire> wire_;                // its link to the controller
+  std::optional<LinkLife> link_life_;         // of the process
+  std::optional<Registration> registration_;  // of the process
+  std::optional<ReportPace> pace_;            // of the registration
   bool was_registered_ = false;
   std::deque<std::string> on_the_way_;  // commands sent to it, encoded, in order
   v1::ToController late_;               // a report of an earlier registration
@@ -238,11 +244,8 @@ class Machine final : public ExecutorActions, public FarSide {
   uint64_t session_ = 0;
   uint64_t epoch_ = 0;  // of the controller where it registered
   ExecutorId id_;
-  bool draining_ = false;  // its link has ended, launches are ending
-  bool report_pending_ = false;
   bool resetting_ = false;
-  uint64_t last_launch_id_ = 0;  // over all incarnations
-  uint64_t last_gang_id_ = 0;
+  uint64_t last_gang_id_ = 0;  // over all registrations of the process
   std::map<ShardRef, Buffer> buffers_;
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;
@@ -253,7 +256,7 @@ class Machine final : public ExecutorActions, public FarSide {
   std::set<std::shared_ptr<Run>> runs_;
   uint64_t next_receive_ = 1;
   std::map<uint64_t, Receive> receives_;
-  std::map<ShardRef, std::shared_ptr<Assembly>> assemblies_;
+  Shards assemblies_;
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
 };

@@ -9,6 +9,7 @@
 #include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 #include "wire/link_codec.h"
+#include "worker/process/exit_codes.h"
 
 namespace fairway::sim {
 Machine::Machine(World& world, std::string worker, std::string island, int island_workers,
@@ -25,7 +26,7 @@ Machine::Machine(World& world, std::string worker, std::string island, int islan
 
 Machine::~Machine() = default;
 
-ExecutorSpec Machine::Spec() const {
+ExecutorSpec Machine::Spec() {
   ExecutorSpec spec;
   spec.worker = worker_;
   spec.island = island_;
@@ -37,7 +38,7 @@ ExecutorSpec Machine::Spec() const {
   spec.num_devices = devices_;
   spec.device_memory = memory_;
   spec.gang_inputs = world_.config.gang_inputs;
-  spec.highest_launch_id = last_launch_id_;
+  spec.highest_launch_id = registration_->Ask();
   spec.data_endpoint = worker_;
   return spec;
 }
@@ -49,16 +50,21 @@ void Machine::Start() {
                                          world_.config.executor_units);
   incarnation_ = Incarnation();
   pid_ = world_.next_pid++;
+  link_life_.emplace();
+  registration_.emplace();
+  pace_.emplace(island_workers_);
+  last_gang_id_ = 0;
   ++life_;
-  draining_ = report_pending_ = asleep_ = false;
+  asleep_ = false;
   world_.Trace("{} starts, pid {}", worker_, pid_);
+  host_->ExecutorStarted();
   Connect();
 }
 
-void Machine::End(const std::string& cause, bool asked) {
-  const uint64_t incarnation = incarnation_.value;
+void Machine::End(int signal, int exit_code) {
+  const ProcessEnd end{static_cast<pid_t>(pid_), signal, exit_code, incarnation_.value, {}};
   Die();
-  host_->ExecutorEnded(incarnation, cause, asked);
+  host_->ExecutorEnded(end);
 }
 
 void Machine::FailPulls(const char* why) {
@@ -73,14 +79,13 @@ void Machine::FailPulls(const char* why) {
 void Machine::Die() {
   if (!alive()) return;
   world_.Trace("{} dies", worker_);
-  if (report_pending_ && !draining_ && !asleep_) SendReport();
   KeepReport();
   if (session_ != 0) world_.MayBeLost(session_, 2000 * kMillisecond);
   world_.BreakGangs(this, session_);
   core_.reset();
   ++life_;
   session_ = 0;
-  inbox_.reset();
+  registration_.reset();
   asleep_ = false;
   if (wire_ != nullptr) wire_->HangUp();
   wire_ = nullptr;
@@ -90,7 +95,7 @@ void Machine::Die() {
   for (auto& queue : queues_) queue.clear();
   runs_.clear();
   receives_.clear();
-  assemblies_.clear();
+  assemblies_.Clear();
   loaded_.clear();
   follows_.clear();
   FailPulls("the peer went away");
@@ -105,15 +110,14 @@ void Machine::Reset() {
   resetting_ = true;
   core_->Reset();
   resetting_ = false;
-  draining_ = false;
+  pace_.emplace(island_workers_);
   ++life_;
   session_ = 0;
   incarnation_ = Incarnation();
-  report_pending_ = false;
   loaded_.clear();
   follows_.clear();
   receives_.clear();
-  assemblies_.clear();
+  assemblies_.Clear();
   FailPulls("the peer began anew");
   if (core_->num_shards() + core_->num_nodes() + core_->num_sends() != 0)
     world_.Broken("B1", "{}: Reset left {} shards, {} nodes, {} sends", worker_,
@@ -146,17 +150,17 @@ void Machine::WakeUp() {
 // ---- the registration
 
 bool Machine::Fine() const {
-  return inbox_ && !draining_ && !asleep_ && wire_ != nullptr && wire_->epoch() == world_.epoch &&
-         host_->Fine();
+  return registration_ && registration_->held() && !asleep_ && wire_ != nullptr &&
+         wire_->epoch() == world_.epoch && host_->Fine();
 }
 
 void Machine::Connect() {
-  After(world_.random.Between(1, 20 * kMillisecond) + world_.LinkDelay(), [this] {
+  const int64_t pause = kMillisecond * link_life_->NextPause().count();
+  After(pause + world_.LinkDelay(), [this] {
     if (world_.controller == nullptr || host_->silent()) return Connect();
     incarnation_ = Incarnation(world_.next_incarnation++);
     session_ = incarnation_.value;
     epoch_ = world_.epoch;
-    inbox_.reset();
     was_registered_ = false;
     on_the_way_.clear();
     wire_ = std::make_shared<Wire>(world_, *host_, this);
@@ -177,29 +181,33 @@ void Machine::OnFrame(Wire& wire, const Frame& frame) {
     waiting_.emplace_back(life_, [this, w = wire_, frame] { OnFrame(*w, frame); });
     return;
   }
+  link_life_->Heard(world_.Time());
   if (frame.type == kLogFrame) return OnLogFrame(frame.payload);
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker_, Describe(status));
   switch (message.message_case()) {
+    case v1::FromController::kHeartbeatAck:
+      return;
     case v1::FromController::kRegistered:
-      if (inbox_) return world_.Broken("F1", "{} is registered twice", worker_);
       id_ = ExecutorId(message.registered().executor());
-      inbox_.emplace(id_);
-      Beat(wire_, kMillisecond * message.registered().heartbeat_interval_ms());
+      if (const absl::Status status = registration_->Accepted(id_); !status.ok())
+        return world_.Broken("F1", "{}: {}", worker_, Describe(status));
+      link_life_->Registered(message.registered().heartbeat_interval_ms(),
+                             message.registered().deadline_ms());
+      Beat(wire_);
       return TellLate();
     case v1::FromController::kFence:
       world_.Trace("{} is fenced: {}", worker_, message.fence().reason());
       if (!message.fence().asked()) world_.Count("executor fenced");
-      return End("it was fenced", message.fence().asked());
+      return End(0, message.fence().asked() ? kExitAsked : kExitFenced);
     default:
       world_.Broken("F1", "the executor of {} gets {}", worker_, message.ShortDebugString());
   }
 }
 
 void Machine::OnLogFrame(const std::string& frame) {
-  if (!inbox_) return world_.Broken("F1", "{} gets entries before it is registered", worker_);
-  const absl::StatusOr<std::vector<Command>> commands = inbox_->Take(frame);
+  const absl::StatusOr<std::vector<Command>> commands = registration_->Take(frame);
   if (!commands.ok())
     return world_.Broken("codec", "a frame to {}: {}", worker_, Describe(commands.status()));
   for (const Command& command : *commands) {
@@ -237,41 +245,45 @@ void Machine::OnEnd(Wire& wire) {
   }
   world_.Trace("the link of {} ends", worker_);
   wire_ = nullptr;
-  inbox_.reset();
-  draining_ = true;
+  registration_->LinkEnded();
+  pace_->Stop();
   // Other executors may never get the launches that wait for them (ExecutorSession::Drain).
   world_.BreakGangs(this, session_);
   AfterLaunch();
 }
 
-void Machine::Beat(const std::shared_ptr<Wire>& wire, int64_t interval) {
+void Machine::Beat(const std::shared_ptr<Wire>& wire) {
   if (wire != wire_) return;
-  if (asleep_) {
-    wire->Hear();  // messages that came meanwhile are unread
-  } else if (world_.queue.now() - wire->heard_at() > world_.config.deadline) {
-    world_.Count("controller given up");
+  if (asleep_) return void(waiting_.emplace_back(life_, [this, wire] { Beat(wire); }));
+  const LinkLife::Beat beat = link_life_->NextBeat(world_.Time());
+  wire->CheckPatience(beat.give_up, *link_life_, woke_at_);
+  if (beat.give_up) {
     world_.Trace("{} gives the controller up", worker_);
     world_.MayBeLost(session_, 2 * kSecond);
     wire->HangUp();
     return OnEnd(*wire);
-  } else {
-    SendLogReport(CommandInbox::With::kHeartbeat);
-    v1::ToController message;
-    message.mutable_heartbeat()->set_sequence(1);
-    wire->Send(message);
   }
-  world_.InBackground(interval, [this, wire, interval] { Beat(wire, interval); });
+  SendLogReport(CommandInbox::With::kHeartbeat);
+  v1::ToController message;
+  message.mutable_heartbeat()->set_sequence(beat.sequence);
+  wire->Send(message);
+  world_.InBackground(kMillisecond * link_life_->interval().count(), [this, wire] { Beat(wire); });
 }
 
 // ---- reports
 
 void Machine::ReportWanted() {
-  if (report_pending_ || session_ == 0) return;
-  report_pending_ = true;
-  After(world_.random.Between(0, 300), [this] {
-    report_pending_ = false;
-    if (!draining_) SendReport();
-  });
+  if (!pace_->Wanted()) return;
+  After(world_.random.Between(0, 300),
+        [this] { Follow(pace_->Step(runs_.size(), world_.Time())); });
+}
+
+void Machine::Follow(ReportPace::Next next) {
+  if (next == ReportPace::Next::kSend) SendReport();
+  if (next != ReportPace::Next::kTimer) return;
+  world_.Count("report waits for more ends");
+  After(pace_->pause() / std::chrono::microseconds(1),
+        [this] { Follow(pace_->TimerEnded(runs_.size(), world_.Time())); });
 }
 
 void Machine::SendReport() {
@@ -283,11 +295,10 @@ void Machine::SendReport() {
 }
 
 void Machine::SendLogReport(CommandInbox::With with) {
-  if (!inbox_ || wire_ == nullptr) return;
   Frame frame;
   frame.type = kLogReportFrame;
-  frame.payload = inbox_->Report(with);
-  if (!frame.payload.empty()) wire_->Send(std::move(frame));
+  frame.payload = registration_->LogReport(with);
+  if (wire_ != nullptr && !frame.payload.empty()) wire_->Send(std::move(frame));
 }
 
 // Keeps its last report, which it may send, wrongly, once it has registered anew.
@@ -302,7 +313,7 @@ void Machine::TellLate() {
   if (!late_.has_report() || !world_.random.Percent(50)) return;
   const int64_t delay = world_.random.Between(0, 3000 * kMillisecond);
   After(delay, [this, late = std::exchange(late_, {})] {
-    if (wire_ == nullptr || !inbox_ || draining_) return;
+    if (wire_ == nullptr || !registration_->held()) return;
     world_.Count("late report");
     wire_->Send(late);
   });

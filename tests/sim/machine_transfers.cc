@@ -8,16 +8,14 @@
 
 namespace fairway::sim {
 
-std::shared_ptr<Machine::Assembly> Machine::AssemblyFor(const PrepareReceive& node, size_t out,
-                                                        ShardRef ref) {
-  std::shared_ptr<Assembly>& made = assemblies_[ref];
-  if (made != nullptr) return made;
-  made = std::make_shared<Assembly>();
-  made->device = node.out.shards[out].device;
-  made->bytes = Units(ByteSize(node.out.dtype, node.out.shards[out].shape).value());
-  for (const Piece& piece : node.pieces)
-    made->open += static_cast<size_t>(piece.out) == out ? 1 : 0;
-  Charge(made->device, made->bytes);
+Machine::Shards::Ref Machine::AssemblyFor(const PrepareReceive& node, size_t position,
+                                          ShardRef ref) {
+  const auto [made, first] = assemblies_.Of(ref, node, position);
+  if (!first) return made;
+  const LocalShard& shard = node.out.shards[node.pieces[position].out];
+  made->bytes.device = shard.device;
+  made->bytes.bytes = Units(ByteSize(node.out.dtype, shard.shape).value());
+  Charge(shard.device, made->bytes.bytes);
   return made;
 }
 
@@ -36,7 +34,7 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
     world_.Broken("B1", "{}: shard {}:{} is received while it exists", worker_, receive.ref.group,
                   receive.ref.shard);
   if (!node.pieces.empty() && source.kind != ShardSource::Kind::kInline) {
-    receive.assembly = AssemblyFor(node, out, receive.ref);
+    receive.assembly = AssemblyFor(node, position, receive.ref);
     receive.from = node.pieces[position].from;
     receive.to = node.pieces[position].to;
     world_.Count("receive piece");
@@ -98,18 +96,12 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
 
 void Machine::EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value) {
   if (receive.local && !receive.abandoned) EndRead(receive.source);
-  Assembly& made = *receive.assembly;
-  made.failed = made.failed || !value.ok();
-  if (value.ok()) made.pieces[receive.to.origin] = *value;
-  if (--made.open > 0) return;
-  const auto at = assemblies_.find(receive.ref);
-  if (at == assemblies_.end() || at->second != receive.assembly) return;
-  if (made.failed) {
-    Charge(made.device, -made.bytes);
-  } else {
-    Store(receive.ref, made.device, made.bytes, Assembled(made.pieces));
-  }
-  assemblies_.erase(at);
+  Block& block = receive.assembly->bytes;
+  if (value.ok()) block.pieces[receive.to.origin] = *value;
+  const Shards::End end = assemblies_.PieceEnded(receive.ref, receive.assembly, value.ok());
+  if (end == Shards::End::kFail) Charge(block.device, -block.bytes);
+  if (end == Shards::End::kMake)
+    Store(receive.ref, block.device, block.bytes, Assembled(block.pieces));
 }
 
 void Machine::EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value) {

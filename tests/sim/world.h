@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_TESTS_SIM_WORLD_H_
 #define FAIRWAY_TESTS_SIM_WORLD_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -63,6 +64,8 @@ class World {
   World(uint64_t seed, bool verbose, ArrivalRule gang_inputs = ArrivalRule::kReady);
   ~World();
 
+  // The time, as what ships takes it.
+  std::chrono::nanoseconds Time() const { return std::chrono::microseconds(queue.now()); }
   // Runs to the end, or to the first broken rule.
   void Run();
 
