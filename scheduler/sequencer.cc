@@ -8,14 +8,15 @@
 
 namespace fairway {
 
-void Sequencer::Prepared(NodeId node, const std::vector<DeviceId>& devices, uint64_t ids) {
-  waiting_.emplace(node, Waiting{BudgetOf(devices), ids});
+void Sequencer::Prepared(NodeId node, SessionId session, const std::vector<DeviceId>& devices,
+                         uint64_t ids) {
+  waiting_.emplace(node, Waiting{session, BudgetOf(devices), ids});
 }
 
 void Sequencer::InputsArrived(NodeId node) {
   const auto waiting = waiting_.find(node);
   if (waiting == waiting_.end()) return;
-  launchable_[waiting->second.budget].nodes.insert(node);
+  launchable_[waiting->second.budget].nodes.emplace(waiting->second.session, node);
   Update(waiting->second.budget);
 }
 
@@ -24,7 +25,7 @@ void Sequencer::InputsMissing(NodeId node) {
   if (waiting == waiting_.end()) return;
   const auto line = launchable_.find(waiting->second.budget);
   if (line == launchable_.end()) return;
-  line->second.nodes.erase(node);
+  line->second.nodes.erase({waiting->second.session, node});
   Update(line->first);
 }
 
@@ -81,11 +82,16 @@ void Sequencer::GiveBack(const Budget& budget) {
   }
 }
 
+NodeId Sequencer::Line::Next() const {
+  const auto next = nodes.upper_bound({served, NodeId(UINT64_MAX)});
+  return (next == nodes.end() ? nodes.begin() : next)->second;
+}
+
 void Sequencer::Update(const Budget& budget) {
   const auto it = launchable_.find(budget);
   if (it == launchable_.end()) return;
   Line& line = it->second;
-  const NodeId first = line.nodes.empty() || !Allows(budget) ? NodeId() : *line.nodes.begin();
+  const NodeId first = line.nodes.empty() || !Allows(budget) ? NodeId() : line.Next();
   if (line.first != first) {
     if (line.first) firsts_.erase(line.first);
     if (first) firsts_.emplace(first, budget);
@@ -98,8 +104,10 @@ std::vector<Grant> Sequencer::Step(size_t most) {
   std::vector<Grant> grants;
   while (grants.size() < most && !firsts_.empty()) {
     const auto [node, budget] = *firsts_.begin();
-    launchable_.at(budget).nodes.erase(node);
     const auto waiting = waiting_.find(node);
+    Line& line = launchable_.at(budget);
+    line.served = waiting->second.session;
+    line.nodes.erase({line.served, node});
     const bool gang = budget.kind == Budget::Kind::kGang;
     Take(budget);
     Update(budget);

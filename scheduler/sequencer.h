@@ -5,12 +5,16 @@
 // collectives wait for each other for ever. A gang gets its launch id here, when its inputs have
 // arrived and the budget allows it. It never gets it at submission, so that a gang whose input is
 // late blocks nobody. Source: Pathways (MLSys 2022), section 4.4.
+//
+// Sessions take turns. The age of a node (its id) counts within its session only: ids that a client
+// keeps back, because the bytes of an upload come late, say, go before nobody else's.
 #ifndef FAIRWAY_SCHEDULER_SEQUENCER_H_
 #define FAIRWAY_SCHEDULER_SEQUENCER_H_
 
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -40,9 +44,10 @@ class Sequencer {
   explicit Sequencer(SequencerOptions options)
       : options_(options), next_id_(options.first_launch_id) {}
 
-  // `node` was prepared on its executors and runs on these devices. Its launch takes `ids` launch
-  // ids; the grant has the first.
-  void Prepared(NodeId node, const std::vector<DeviceId>& devices, uint64_t ids = 1);
+  // `node` of `session` was prepared on its executors and runs on these devices. Its launch takes
+  // `ids` launch ids; the grant has the first.
+  void Prepared(NodeId node, SessionId session, const std::vector<DeviceId>& devices,
+                uint64_t ids = 1);
   // All inputs are there, on every executor, free of error; or launches before it will make them,
   // and its only executor has got those launches.
   void InputsArrived(NodeId node);
@@ -56,8 +61,9 @@ class Sequencer {
   // Ids from now on start at `first` or above.
   void RaiseLaunchIds(uint64_t first);
 
-  // Returns the launches that may go now, lowest node first (program order). Send them in this
-  // order. At most `most`; if there are that many, there may be more.
+  // Returns the launches that may go now. Within a session the lowest node is first (program
+  // order); the sessions that share a budget take turns. Send them in this order. At most `most`;
+  // if there are that many, there may be more.
   std::vector<Grant> Step(size_t most = SIZE_MAX);
 
   // The nodes that are granted and not finished.
@@ -90,17 +96,22 @@ class Sequencer {
   int gangs_in_flight_ = 0;
   uint64_t gangs_granted_ = 0;
   struct Waiting {
+    SessionId session;
     Budget budget;
     uint64_t ids = 1;
   };
   std::map<NodeId, Waiting> waiting_;  // prepared, not launched
   // Those of waiting_ that have arrived. Invariant: no line is empty.
   struct Line {
-    std::set<NodeId> nodes;
-    NodeId first;  // the one in firsts_; 0: none
+    std::set<std::pair<SessionId, NodeId>> nodes;
+    SessionId served;  // the session that had the last turn
+    NodeId first;      // the one in firsts_; 0: none
+    // The lowest node of the session that comes after `served`. The line must not be empty.
+    NodeId Next() const;
   };
   std::map<Budget, Line> launchable_;
-  // Invariant: has the first node of each line whose budget allows a launch.
+  // Invariant: has the next node of each line whose budget allows a launch. Lines share nothing, so
+  // the order between them makes nobody wait.
   std::map<NodeId, Budget> firsts_;
   std::map<NodeId, Budget> running_;
   std::map<DeviceId, int> singles_;  // running launches on one device, by device; no count is 0

@@ -106,7 +106,7 @@ void Cluster::Launches::Prepare(Node& node) {
   node.open_installs = 0;
   for (size_t p = 0; p < node.participants.size(); ++p) PrepareOn(node, p);
   s.islands.at(node.island)
-      .sequencer.Prepared(node.id, node.executable->devices,
+      .sequencer.Prepared(node.id, node.session, node.executable->devices,
                           static_cast<uint64_t>(node.executable->max_steps));
   MaybeArrived(node);
 }
