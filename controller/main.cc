@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -40,6 +41,12 @@ constexpr int kExitOrphaned = 3;
 constexpr int kExitPortInUse = 5;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 constexpr int kMostLaunchesAhead = 1024;
+
+// What the controller holds for all sessions, of all kinds together (docs/design/0059-shares.md).
+// Whoever gives one kind more gives all of them as much.
+constexpr int64_t kSessionMemory = int64_t{832} << 20;
+// A quarter of the mappings that Linux allows a process by default.
+constexpr int64_t kMappedFiles = 16384;
 
 struct Flags {
   std::string bind = "127.0.0.1";
@@ -151,7 +158,7 @@ class Controller {
   HttpAnswer OnHttp(std::string_view path);
   AdminHooks Hooks();
   // Opens the doors for clients, with the callback router that they and the shell share.
-  void OpenDoors(const Spool& spool);
+  void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
   void OnIslands(size_t up);
   void Notify(const std::string& line);
   // Ends the process in order; the loop stops once all clients are gone.
@@ -176,7 +183,8 @@ class Controller {
   int exit_code_ = 0;
 };
 
-ControllerOptions OptionsOf(const Flags& flags, const Spool& spool) {
+ControllerOptions OptionsOf(const Flags& flags, const Spool& spool,
+                            std::shared_ptr<MemoryBudget> memory) {
   ControllerOptions options;
   options.bind = flags.bind;
   options.link_port = flags.link_port;
@@ -187,6 +195,7 @@ ControllerOptions OptionsOf(const Flags& flags, const Spool& spool) {
   options.log_dir = flags.log_dir;
   options.cluster.max_gangs_in_flight = flags.launches_ahead;
   options.cluster.record_memory = static_cast<size_t>(std::max<int64_t>(flags.record_memory, 0));
+  options.cluster.memory = std::move(memory);
   options.cluster.max_singles_per_device = 2 * flags.launches_ahead;
   if (flags.life_fd >= 0) options.launcher_pid = ::getppid();
   options.spool = spool;
@@ -209,7 +218,8 @@ AdminHooks Controller::Hooks() {
   return hooks;
 }
 
-void Controller::OpenDoors(const Spool& spool) {
+void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory) {
+  const auto messages = std::make_shared<MemoryBudget>(kMessageBytes, memory);
   callbacks_ = std::make_unique<CallbackGrpcService>(
       &loop_, CallbackLimits{.call_ms = flags_.callback_limit.count()},
       CallbackGrpcService::Executors{.answer =
@@ -223,14 +233,17 @@ void Controller::OpenDoors(const Spool& spool) {
   shell_->set_callbacks(&callbacks_->router());
   door_ = std::make_unique<IfrtDoor>(
       &shell_->cluster(), &shell_->compiler(),
-      IfrtSessionOptions{.caps = {}, .blocks = BlockPool::Make(0, spool)});
+      IfrtSessionOptions{.caps = {},
+                         .blocks = BlockPool::Make(0, spool),
+                         .fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20, memory)});
   door_->set_callbacks(&callbacks_->router());
-  ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(), IfrtGrpcOptions{spool});
+  ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(),
+                                            IfrtGrpcOptions{.spool = spool, .messages = messages});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),
       NativeSessionOptions{.caps = {}, .server = "fairway-controller " FAIRWAY_VERSION});
-  native_ =
-      std::make_unique<NativeGrpcService>(&loop_, native_door_.get(), NativeGrpcOptions{spool});
+  native_ = std::make_unique<NativeGrpcService>(&loop_, native_door_.get(),
+                                                NativeGrpcOptions{spool, messages});
   // Each door knows its own sessions.
   shell_->set_answers(
       {.watched =
@@ -246,9 +259,13 @@ void Controller::OpenDoors(const Spool& spool) {
 }
 
 absl::Status Controller::Start() {
-  const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory,
-                    nullptr, std::make_shared<BlockingPool>("fairway-files", 2)};
-  FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool)));
+  const auto memory = std::make_shared<MemoryBudget>(
+      std::max({kSessionMemory, flags_.transit_memory, flags_.record_memory}));
+  const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory, memory),
+                    flags_.spool_directory, nullptr,
+                    std::make_shared<BlockingPool>("fairway-files", 2),
+                    std::make_shared<MemoryBudget>(kMappedFiles)};
+  FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory)));
 
   auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
                                  [this](std::string_view path) { return OnHttp(path); });
@@ -258,7 +275,7 @@ absl::Status Controller::Start() {
 
   admin_ = MakeAdminService(Hooks());
 
-  OpenDoors(spool);
+  OpenDoors(spool, memory);
   auto grpc =
       GrpcServer::Start(flags_.bind, flags_.port,
                         {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },

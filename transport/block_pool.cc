@@ -24,8 +24,9 @@ absl::Status NoMemory(size_t size) {
 std::shared_ptr<BlockPool> BlockPool::Make(size_t limit) { return Make(limit, {}); }
 
 std::function<void()> Spool::Unmapping(void* map, size_t size, int64_t counted) const {
-  auto unmap = [map, size, counted, in_files = in_files] {
+  auto unmap = [map, size, counted, in_files = in_files, mappings = mappings] {
     munmap(map, size);
+    if (mappings != nullptr) mappings->Release(1);
     if (in_files != nullptr) *in_files -= counted;
   };
   if (files == nullptr) return unmap;
@@ -53,9 +54,11 @@ absl::StatusOr<std::shared_ptr<Blob>> BlockPool::TakeFile(size_t size) {
   void* map = MAP_FAILED;
   // Reserves the disk now: if a page finds no room when it is first touched, the process ends.
   int error = posix_fallocate(file, 0, static_cast<off_t>(size));
+  if (error == 0 && !spool_.TakeMapping()) error = ENOMEM;
   if (error == 0) {
     map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     error = errno;
+    if (map == MAP_FAILED && spool_.mappings != nullptr) spool_.mappings->Release(1);
   }
   close(file);
   if (map == MAP_FAILED) return failed(error);

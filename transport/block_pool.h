@@ -32,13 +32,19 @@ struct Spool {
   std::shared_ptr<std::atomic<int64_t>> in_files =
       nullptr;  // counts the owner's bytes there; nullptr: not counted
   std::shared_ptr<BlockingPool> files = nullptr;
+  // Counts the files that are mapped, of which a process can have no more than vm.max_map_count
+  // (65,530 by default); its other memory needs some of these. nullptr: they are not counted.
+  std::shared_ptr<MemoryBudget> mappings = nullptr;
 
-  // Returns one owner's share: of the budget (MemoryBudget), and of the disk, where it may have as
-  // many bytes as it leaves to others.
+  // Returns one owner's share: of the budget and the mappings (MemoryBudget), and of the disk,
+  // where it may have as many bytes as it leaves to others.
   Spool Share() const {
     return {std::make_shared<MemoryBudget>(budget), directory,
-            std::make_shared<std::atomic<int64_t>>(0), files};
+            std::make_shared<std::atomic<int64_t>>(0), files,
+            mappings == nullptr ? nullptr : std::make_shared<MemoryBudget>(mappings)};
   }
+  // Counts a mapping, which Unmapping gives back. Returns whether there may be one more.
+  bool TakeMapping() const { return mappings == nullptr || mappings->Reserve(1); }
   // Returns a function that gives up the mapping of an unlinked file, and so the file, and takes
   // `counted` bytes from `in_files`.
   std::function<void()> Unmapping(void* map, size_t size, int64_t counted) const;

@@ -68,12 +68,14 @@ class ArrayTable {
  public:
   using Map = absl::btree_map<uint64_t, std::unique_ptr<Array>>;
 
-  // The bytes of an array of one shard, which is the least.
+  // The bytes of an array of one shard, which is the least. The text of an error counts in full for
+  // each array that holds it, though some share it.
   static constexpr size_t kSmallest = 288;
   // Constant while the array is in the table: an array that is given away keeps its type.
   static size_t BytesOf(const Array& array) {
     return kSmallest - sizeof(ShardRef) +
-           sizeof(ShardRef) * static_cast<size_t>(array.spec.sharding.num_shards());
+           sizeof(ShardRef) * static_cast<size_t>(array.spec.sharding.num_shards()) +
+           array.error.message().size();
   }
 
   ArrayTable() = default;

@@ -8,6 +8,7 @@
 #include "controller/cluster/cluster_fixture_for_test.h"
 #include "controller/cluster/fleet.h"
 #include "controller/cluster/inspection.h"
+#include "controller/cluster/session.h"
 #include "controller/cluster/sessions.h"
 
 namespace fairway {
@@ -45,8 +46,9 @@ class RecordMemoryTest : public ::testing::Test {
   RecordMemoryTest() {
     ClusterOptions options;
     options.stored_array_bytes = -1;
-    options.record_memory = 100 * ArrayTable::kSmallest;
+    options.record_memory = 400 * ArrayTable::kSmallest;
     cluster_.emplace(options, &actions_);
+    actions_.cluster = &*cluster_;
     EXPECT_TRUE(cluster_->fleet().ExecutorUp(Worker("wa", "ia", 1)).ok());
     one_ = cluster_->sessions().Open("t").value();
     other_ = cluster_->sessions().Open("t").value();
@@ -70,22 +72,24 @@ class RecordMemoryTest : public ::testing::Test {
 };
 
 TEST_F(RecordMemoryTest, OneSessionsArraysHoldAsMuchAsIsLeftToOthers) {
-  EXPECT_EQ(Fill(one_, 1), 50);
-  EXPECT_EQ(Fill(other_, 1), 25);
-  EXPECT_EQ(Fill(one_, 100), 0);
+  const int alone = Fill(one_, 1), beside = Fill(other_, 1);
+  EXPECT_GT(alone, 20);
+  EXPECT_GT(beside, alone / 4);
+  EXPECT_LT(beside, alone);
+  EXPECT_EQ(Fill(one_, 1000), 0);
   // A session can always give arrays up, and then make others.
-  EXPECT_TRUE(cluster_->arrays().Destruct(one_, {1, 2, 3, 4, 5}).ok());
+  EXPECT_TRUE(cluster_->arrays().Destruct(one_, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}).ok());
   EXPECT_EQ(Describe(cluster_->inspection().CheckInvariants()), "OK");
-  EXPECT_GT(Fill(other_, 100), 0);
+  EXPECT_GT(Fill(other_, 1000), 0);
   cluster_->sessions().Close(one_);
   while (cluster_->sessions().RecordRoom() < 60 * ArrayTable::kSmallest) cluster_->Turn();
-  EXPECT_GT(Fill(other_, 200), 10);
+  EXPECT_GT(Fill(other_, 2000), 10);
 }
 
 TEST_F(RecordMemoryTest, ARequestOfManyArraysIsRefusedWhole) {
   const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
   ASSERT_TRUE(cluster_->arrays().Put(one_, 1, spec, {0}).ok());
-  const std::vector<uint64_t> many(60, 1);
+  const std::vector<uint64_t> many(240, 1);
   std::vector<uint64_t> results;
   for (uint64_t i = 0; i < many.size(); ++i) results.push_back(100 + i);
   EXPECT_EQ(cluster_->arrays()
@@ -94,6 +98,63 @@ TEST_F(RecordMemoryTest, ARequestOfManyArraysIsRefusedWhole) {
                 .code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(cluster_->inspection().counts().arrays, 1u);
+}
+
+// What a request has made counts before it is in any table.
+TEST_F(RecordMemoryTest, ARequestWhoseNodesTakeMoreThanIsLeftIsRefusedWhole) {
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
+  ASSERT_TRUE(cluster_->arrays().Put(one_, 1, spec, {0}).ok());
+  const size_t before = cluster_->sessions().RecordRoom();
+  const absl::Status refused = cluster_->arrays()
+                                   .Copy(one_, std::vector<uint64_t>(50, 1), std::nullopt,
+                                         std::nullopt, CopySemantics::kAlwaysCopy, {})
+                                   .status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Text(refused), HasSubstr("what this request makes hold"));
+  EXPECT_EQ(cluster_->sessions().RecordRoom(), before);
+  EXPECT_EQ(Describe(cluster_->inspection().CheckInvariants()), "OK");
+}
+
+TEST_F(RecordMemoryTest, TheTextsOfErrorArraysCount) {
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
+  const size_t before = cluster_->sessions().RecordRoom();
+  ASSERT_TRUE(
+      cluster_->arrays().MakeError(one_, 1, spec, absl::AbortedError(std::string(4000, 'x'))).ok());
+  EXPECT_LE(cluster_->sessions().RecordRoom(), before - 4000);
+  EXPECT_TRUE(cluster_->arrays().Destruct(one_, {1}).ok());
+  EXPECT_EQ(cluster_->sessions().RecordRoom(), before);
+}
+
+TEST_F(RecordMemoryTest, TheTextsOfFailedWorkCount) {
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
+  const auto put = cluster_->arrays().Put(one_, 1, spec, {0});
+  ASSERT_TRUE(put.ok());
+  const size_t before = cluster_->sessions().RecordRoom();
+  cluster_->arrays().ProvideUpload(put->upload, 0, absl::AbortedError(std::string(4000, 'x')));
+  // The node is over.
+  EXPECT_LE(cluster_->sessions().RecordRoom(), before - 2500);
+  EXPECT_EQ(Describe(cluster_->inspection().CheckInvariants()), "OK");
+}
+
+TEST_F(RecordMemoryTest, WatchesCountUntilTheyAreAnsweredAndOneArrayKnowsEachOnce) {
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
+  const auto put = cluster_->arrays().Put(one_, 1, spec, {0});
+  ASSERT_TRUE(put.ok());
+  const size_t before = cluster_->sessions().RecordRoom();
+  for (uint64_t token = 1; token <= 10; ++token)
+    cluster_->arrays().Watch(one_, token, std::vector<uint64_t>(100, 1));
+  EXPECT_EQ(cluster_->sessions().RecordRoom(),
+            before - 10 * (PendingWatch::kWatch + PendingWatch::kWatcher));
+  // Above the least that it may have, and what is left, a watch is answered with an error at once.
+  for (uint64_t token = 11; token <= 2000; ++token) cluster_->arrays().Watch(one_, token, {1});
+  EXPECT_THAT(actions_.lines, ::testing::Contains(::testing::StartsWith(
+                                  "s1 watched 2000: RESOURCE_EXHAUSTED: this session waits for")));
+  EXPECT_EQ(Describe(cluster_->inspection().CheckInvariants()), "OK");
+  actions_.lines.clear();
+  cluster_->arrays().ProvideUpload(put->upload, 0, absl::AbortedError("no bytes"));
+  while (cluster_->sessions().RecordRoom() < before) cluster_->Turn();
+  EXPECT_THAT(actions_.lines,
+              ::testing::Contains(::testing::StartsWith("s1 watched 1: ABORTED: no bytes")));
 }
 
 TEST_F(RecordMemoryTest, SmallUploadsCountWithTheirBytesUntilTheyHaveEnded) {

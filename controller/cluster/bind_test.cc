@@ -192,7 +192,7 @@ TEST_F(BindTest, OneSessionsProgramsAndArraysHoldAsMuchAsIsLeftToOthers) {
                     HasSubstr("--record-memory"), HasSubstr("release programs and arrays")));
   EXPECT_FALSE(cluster.programs().Reserve(session, 1, "p", half + kMiB).ok());
   EXPECT_EQ(cluster.sessions().RecordRoom(), room_ - half + kMiB);
-  ASSERT_TRUE(cluster.programs().Reserve(session, 2, "q", kMiB - 200).ok());
+  ASSERT_TRUE(cluster.programs().Reserve(session, 2, "q", kMiB - 600).ok());
   EXPECT_THAT(Text(cluster.programs().Bind(session, 0, LongProgram(100)).status()),
               HasSubstr("program long: it takes"));
   const auto put =

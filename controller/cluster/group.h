@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -105,7 +104,12 @@ struct Group {
   // Invariant: while there are any, that worklist exists.
   std::vector<NodeId> waiters;
   size_t num_told = 0;
-  std::deque<Watcher> watchers;
+  // Those of the client's watches that wait for it; of a settled group, the first
+  // `num_watchers_told` know. Each watch is here once, at its lowest position.
+  std::vector<Watcher> watchers;
+  size_t num_watchers_told = 0;
+  // What the record was charged as. Invariant: Session::group_records is the sum of these.
+  size_t record_bytes = 0;
   uint64_t lost_in = 0;    // Loss::number of the loss that failed it
   Stake* stake = nullptr;  // of its session on its island; lists this group:
   Group* previous = nullptr;
@@ -116,6 +120,14 @@ struct Group {
   bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
   bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
 };
+
+// About the bytes of the record, with its text. Groups of launches share their places with the
+// code.
+inline size_t RecordBytesOf(const Group& group) {
+  constexpr size_t kGroup = 576, kOwnShard = sizeof(Place) + 48;
+  return kGroup + (group.shapes.size() > 1 ? group.shapes.size() * kOwnShard : 0) +
+         group.error.message().size();
+}
 
 using GroupTable = absl::btree_map<GroupId, std::unique_ptr<Group>>;
 

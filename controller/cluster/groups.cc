@@ -26,6 +26,12 @@ Group& Cluster::Groups::Insert(std::unique_ptr<Group> group) {
   return made;
 }
 
+void Cluster::Groups::Weigh(Session& session, Group& group) {
+  const size_t bytes = RecordBytesOf(group);
+  session.group_records.Add(bytes);
+  session.group_records.Remove(std::exchange(group.record_bytes, bytes));
+}
+
 std::unique_ptr<Group> Cluster::Groups::New(SessionId session, IslandId island, DType dtype,
                                             const std::string& memory_kind) {
   auto group = std::make_unique<Group>();
@@ -44,6 +50,8 @@ void Cluster::Groups::Erase(Group& group) {
   if (group.next != nullptr) group.next->previous = group.previous;
   if (stake.walk == &group) stake.walk = group.next;
   const SessionId session = group.session;
+  if (const auto owner = s.sessions.find(session); owner != s.sessions.end())
+    owner->second.group_records.Remove(group.record_bytes);
   s.all_groups.erase(GroupId(group.id));
   if (stake.groups == nullptr) s.ForgetHoldings(session);
 }
@@ -113,6 +121,8 @@ void Cluster::Groups::SetFailed(Group& group, const absl::Status& error, NodeId 
   group.cause = cause;
   group.producer = NodeId();
   group.inlined.clear();
+  if (const auto session = s.sessions.find(group.session); session != s.sessions.end())
+    Weigh(session->second, group);
   // Launched work on surviving executors may still read the group's shards there.
   if (group.readers == 0 || Planted(Bug::kFreeAtLoss)) ReleaseBytes(group);
   if (!was_settled) s.WorkOf(group.session).settled.push_back(group.id);
@@ -165,15 +175,16 @@ void Cluster::Groups::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes
   const auto it = s.sessions.find(group->session);
   if (it == s.sessions.end()) return;
   Session& session = it->second;
-  const auto size = static_cast<int64_t>(bytes->size());
-  session.inlined_bytes += size;
-  session.inlined.push_back({ref, size});
+  session.inlined_bytes.Add(bytes->size());
+  session.inlined.push_back({ref, bytes->size()});
   group->inlined[ref.shard] = std::move(bytes);
-  while (session.inlined_bytes > s.options.inline_session_bytes ||
+  // It is fetched again if it is asked for, so others' need goes before it.
+  const size_t most = std::min(static_cast<size_t>(s.options.inline_session_bytes), s.Room());
+  while (session.inlined_bytes.bytes() > most ||
          session.inlined.size() > 4 * session.arrays.size() + 64) {
     const Session::InlinedEntry oldest = session.inlined.front();
     session.inlined.pop_front();
-    session.inlined_bytes -= oldest.bytes;
+    session.inlined_bytes.Remove(oldest.bytes);
     if (Group* old = s.FindGroup(oldest.shard.group)) old->inlined.erase(oldest.shard.shard);
   }
 }
@@ -197,14 +208,15 @@ bool Cluster::Groups::TellWaiters(GroupId id) {
   if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
   group->waiters.clear();
   group->num_told = 0;
-  for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {
+  for (int i = 0; i < kAtOnce && group->num_watchers_told < group->watchers.size(); ++i) {
     s.Charge(1);
-    const Group::Watcher watcher = group->watchers.front();
-    group->watchers.pop_front();
+    const Group::Watcher watcher = group->watchers[group->num_watchers_told++];
     if (Planted(Bug::kLoseWatch) && !group->error.ok()) continue;
     s.watches.Ended(group->session, watcher.watch, watcher.position, group->error, group->cause);
   }
-  if (!group->watchers.empty()) return false;
+  if (group->num_watchers_told < group->watchers.size()) return false;
+  group->watchers.clear();
+  group->num_watchers_told = 0;
   Collect(*group);
   return true;
 }

@@ -27,10 +27,7 @@ Cluster::Sessions::Backlog Cluster::Sessions::BacklogOf(SessionId id) const {
   return backlog;
 }
 
-size_t Cluster::Sessions::RecordRoom() const {
-  const size_t used = state_->record_bytes, all = state_->options.record_memory;
-  return all - std::min(all, used);
-}
+size_t Cluster::Sessions::RecordRoom() const { return state_->Room(); }
 
 std::optional<SessionId> Cluster::Sessions::SessionOf(NodeId node) const {
   const auto it = state_->all_nodes.find(node);

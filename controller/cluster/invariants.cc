@@ -21,6 +21,9 @@ struct Cluster::Inspection::Invariants {
 
   // The counted records are those that exist.
   absl::Status CheckRecords();
+  static absl::Status CheckWatchesAndInlined(const Session& session);
+  // What its requests have made that is in no table yet.
+  static size_t MadeBytes(const Closing& closing);
   // What islands count of sessions is right.
   absl::Status CheckIslands();
   absl::Status CheckMoves();
@@ -55,7 +58,7 @@ absl::Status Cluster::Inspection::CheckInvariants() const {
 
 absl::Status Cluster::Inspection::Invariants::CheckRecords() {
   size_t total = 0;
-  std::map<SessionId, size_t> of_nodes, of_programs, of_stored;
+  std::map<SessionId, size_t> of_nodes, of_groups, of_programs, of_stored;
   std::map<SessionId, int64_t> of_fetches;
   for (const auto& [id, node] : s.all_nodes) {
     of_nodes[node->session] += node->record_bytes;
@@ -66,15 +69,19 @@ absl::Status Cluster::Inspection::Invariants::CheckRecords() {
     for (const auto& program : list.retiring) of_programs[id] += program->bytes;
     for (const auto& bind : list.binds) of_programs[id] += bind->program->bytes;
   }
-  for (const auto& [id, group] : s.all_groups)
+  for (const auto& [id, group] : s.all_groups) {
     of_stored[group->session] += group->stored == nullptr ? 0 : group->stored->bytes;
+    of_groups[group->session] += group->record_bytes;
+  }
   const auto check = [&](const Session& session) {
     size_t bytes = 0, programs = of_programs[session.id];
     for (const auto& [handle, array] : session.arrays) bytes += ArrayTable::BytesOf(*array);
     for (const auto& [handle, program] : session.programs) programs += program->bytes;
     for (const auto& [key, reserved] : session.binding) programs += reserved;
     total += session.arrays.bytes() + session.node_records.bytes() +
-             session.program_records.bytes() + session.stored.bytes();
+             session.program_records.bytes() + session.stored.bytes() +
+             session.group_records.bytes() + session.watch_records.bytes() +
+             session.inlined_bytes.bytes();
     if (bytes == session.arrays.bytes() && programs == session.program_records.bytes())
       return absl::OkStatus();
     return Error(absl::StatusCode::kInternal,
@@ -87,6 +94,10 @@ absl::Status Cluster::Inspection::Invariants::CheckRecords() {
     if (session.node_records.bytes() != of_nodes[id])
       return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of nodes, but has {}",
                    id, session.node_records.bytes(), of_nodes[id]);
+    if (session.group_records.bytes() != of_groups[id])
+      return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of groups, but has {}",
+                   id, session.group_records.bytes(), of_groups[id]);
+    FAIRWAY_RETURN_IF_ERROR(CheckWatchesAndInlined(session));
     if (session.fetching != of_fetches[id])
       return Error(absl::StatusCode::kInternal, "session {} counts {} fetched bytes, but has {}",
                    id, session.fetching, of_fetches[id]);
@@ -95,11 +106,32 @@ absl::Status Cluster::Inspection::Invariants::CheckRecords() {
                    session.stored.bytes(), of_stored[id]);
   }
   for (const auto& [id, list] : s.worklists) {
+    if (list.request != nullptr) total += list.request->made_bytes();
+    if (list.run != nullptr && list.run->making != nullptr) total += list.run->making->made_bytes();
+    if (list.closing != nullptr) total += MadeBytes(*list.closing);
     if (list.closing != nullptr) FAIRWAY_RETURN_IF_ERROR(check(list.closing->session));
   }
   if (total == s.record_bytes) return absl::OkStatus();
   return Error(absl::StatusCode::kInternal, "{} bytes of records are counted, but there are {}",
                s.record_bytes, total);
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckWatchesAndInlined(const Session& session) {
+  size_t watches = 0, inlined = 0;
+  for (const auto& [id, watch] : session.watches) watches += watch.bytes;
+  for (const Session::InlinedEntry& entry : session.inlined) inlined += entry.bytes;
+  if (watches == session.watch_records.bytes() && inlined == session.inlined_bytes.bytes())
+    return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal,
+               "session {} counts {} bytes of watches and {} inline, but has {} and {}", session.id,
+               session.watch_records.bytes(), session.inlined_bytes.bytes(), watches, inlined);
+}
+
+size_t Cluster::Inspection::Invariants::MadeBytes(const Closing& closing) {
+  size_t bytes = closing.request == nullptr ? 0 : closing.request->made_bytes();
+  if (closing.run != nullptr && closing.run->making != nullptr)
+    bytes += closing.run->making->made_bytes();
+  return bytes;
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckIslands() {

@@ -12,18 +12,6 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
-namespace {
-
-// The approximate bytes that a waiting launch holds at the controller. They bound how much one
-// session can make it hold.
-size_t RecordBytes(const Node& node) {
-  constexpr size_t kNode = 1024, kGroup = 512;
-  const size_t shards = node.inputs.empty() ? 1 : node.inputs.front().size();
-  return kNode + node.inputs.size() * shards * sizeof(ShardRef) + node.outputs.size() * kGroup +
-         node.reservations.size() * (sizeof(Reservation) + sizeof(Place));
-}
-
-}  // namespace
 
 void Cluster::Launches::Define(ExecutableSpec spec) {
   if (s.executables.contains(spec.id)) return;
@@ -75,6 +63,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
     for (size_t i = 0; i < spec.devices.size(); ++i)
       array.shards.push_back({group.id, static_cast<int32_t>(i)});
     node.outputs.push_back(group.id);
+    Groups::Weigh(session, group);
     s.views.Hold(array);
     made.outputs.push_back(std::move(array));
   }
@@ -92,8 +81,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
   node.inputs = std::move(inputs);
   node.donatable = donatable;
   node.reads.assign(reads.begin(), reads.end());
-  node.record_bytes = RecordBytes(node);
-  session.node_records.Add(node.record_bytes);
+  Nodes::Weigh(session, node);
   s.nodes.Enqueue(node);
   for (const int32_t a : donatable) s.views.MarkDeleted(arguments[a]->shards);
   // A donated input that nothing else reads becomes an output's memory, so that memory need not be

@@ -7,11 +7,26 @@
 
 namespace fairway {
 
-size_t Ledger::Room() const { return record_memory - std::min(record_memory, record_bytes); }
+size_t Ledger::Room() const {
+  const size_t room = record_memory - std::min(record_memory, record_bytes);
+  if (whole_ == nullptr) return room;
+  // What this operation has added is not published yet.
+  const int64_t left =
+      whole_->room() - (static_cast<int64_t>(record_bytes) - static_cast<int64_t>(published_));
+  return std::min(room, static_cast<size_t>(std::max<int64_t>(left, 0)));
+}
+
+namespace {
+
+size_t ArrayBytes(const Session& session) {
+  return session.arrays.bytes() + session.group_records.bytes();
+}
+
+}  // namespace
 
 absl::Status Ledger::CheckRoom(const Session& session, size_t more) const {
   const size_t room = Room();
-  const size_t has = session.arrays.bytes() + session.program_records.bytes();
+  const size_t has = ArrayBytes(session) + session.program_records.bytes();
   if (has + 2 * more * ArrayTable::kSmallest <= room) return absl::OkStatus();
   const std::string programs =
       session.program_records.bytes() == 0
@@ -23,14 +38,37 @@ absl::Status Ledger::CheckRoom(const Session& session, size_t more) const {
       "this session has {} arrays, whose records hold {} MiB of the controller's memory,{} and {} "
       "of the {} MiB for records of all sessions (--record-memory) are left; one session's may "
       "hold as much as is left to others: give up arrays that are no longer needed",
-      session.arrays.size(), session.arrays.bytes() >> 20, programs, room >> 20,
-      record_memory >> 20);
+      session.arrays.size(), ArrayBytes(session) >> 20, programs, room >> 20, record_memory >> 20);
+}
+
+absl::Status Ledger::CheckMade(const Session& session, size_t made) const {
+  const size_t room = Room();
+  const size_t has = ArrayBytes(session) + session.program_records.bytes();
+  if (has + made <= room) return absl::OkStatus();
+  return Error(absl::StatusCode::kResourceExhausted,
+               "the records of what this request makes hold {} MiB of the controller's memory so "
+               "far, this session's arrays and programs {} MiB, and {} of the {} MiB for records "
+               "of all sessions (--record-memory) are left; one session's may hold as much as is "
+               "left to others: ask for fewer arrays at once, and give up those that are no longer "
+               "needed",
+               made >> 20, has >> 20, room >> 20, record_memory >> 20);
+}
+
+absl::Status Ledger::CheckWatchRoom(const Session& session) const {
+  const size_t room = Room(), has = session.watch_records.bytes();
+  if (has <= std::max(room, kLeastOfWatches)) return absl::OkStatus();
+  return Error(absl::StatusCode::kResourceExhausted,
+               "this session waits for so many arrays in {} requests that they hold {} KiB of the "
+               "controller's memory, and {} of the {} MiB for records of all sessions "
+               "(--record-memory) are left; one session's may hold as much as is left to others: "
+               "wait for fewer arrays at a time",
+               session.watches.size(), has >> 10, room >> 20, record_memory >> 20);
 }
 
 absl::Status Ledger::CheckProgramRoom(const Session& session, const std::string& name,
                                       size_t bytes) const {
   const size_t room = Room();
-  const size_t arrays = session.arrays.bytes(), programs = session.program_records.bytes();
+  const size_t arrays = ArrayBytes(session), programs = session.program_records.bytes();
   if (bytes <= room / 2 && arrays + programs + 2 * bytes <= room) return absl::OkStatus();
   constexpr double kMiB = 1 << 20;
   return Error(

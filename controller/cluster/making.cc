@@ -24,6 +24,25 @@ int64_t PartOf(const Sharding& sharding, int32_t position) {
 
 }  // namespace
 
+void Making::Weigh(size_t first) {
+  for (; first < nodes.size(); ++first) {
+    Made& made = nodes[first];
+    const size_t now = RecordBytesOf(*made.node) + RecordBytesOf(*made.group);
+    bytes.Add(now);
+    bytes.Remove(std::exchange(made.bytes, now));
+  }
+}
+
+Making::Made Making::Take(size_t number) {
+  bytes.Remove(nodes[number].bytes);
+  return std::move(nodes[number]);
+}
+
+void Making::DropLast() {
+  bytes.Remove(nodes.back().bytes);
+  nodes.pop_back();
+}
+
 size_t Cluster::Requests::MakeRequest::Items(int phase) const {
   return phase == kDonate && semantics_ != CopySemantics::kDonateInput ? 0 : in_.size();
 }
@@ -74,14 +93,15 @@ absl::Status Cluster::Requests::MakeRequest::MakeOne(Session& session, size_t it
   const size_t before = made_.nodes.size();
   FAIRWAY_ASSIGN_OR_RETURN(of.array, Make(session, source, of.target, again));
   of.nodes += made_.nodes.size() - before;
-  return absl::OkStatus();
+  made_.Weigh(before == 0 ? 0 : before - 1);  // the one before may have grown
+  return s.CheckMade(session, made_.bytes.bytes());
 }
 
 void Cluster::Requests::MakeRequest::Commit(Session& session, size_t item, bool& again) {
   Item& of = items_.front();
   if (of.nodes > 0) {
     --of.nodes;
-    Making::Made made = std::move(made_.nodes[committed_++]);
+    Making::Made made = made_.Take(committed_++);
     made.group->handle_refs = 1;
     held.push_back(made.group->id);
     Node& node = s.nodes.Insert(session, std::move(made));
@@ -109,7 +129,7 @@ bool Cluster::Requests::MakeRequest::GiveUp() {
     s.views.Drop(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
   } else if (made_.nodes.size() > committed_) {
     s.Charge(made_.nodes.back().node->pieces.size() / 4);
-    made_.nodes.pop_back();
+    made_.DropLast();
   } else if (!items_.empty()) {
     items_.pop_back();
   } else {

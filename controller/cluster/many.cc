@@ -216,9 +216,10 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
     }
     if (missing_ || (Planted(Bug::kWatchFirst) && item > 0)) return absl::OkStatus();
     const uint64_t handle = handles_[item];
-    const absl::StatusOr<Array*> array = Find(session, handle);
+    absl::StatusOr<Array*> array = Find(session, handle);
+    if (absl::Status room = s.CheckWatchRoom(session); !room.ok()) array = std::move(room);
     PendingWatch& watch = session.watches.at(watch_);
-    if (!array.ok()) {  // later arrays would not change the result
+    if (!array.ok()) {  // later arrays would not change the result, or there is no room for more
       missing_ = true;
       ++watch.open;
       s.watches.Ended(session.id, watch_, item, array.status(), NodeId());
@@ -235,11 +236,15 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
     for (const GroupId group_id : GroupsOf((*array)->shards)) {
       Group* group = s.FindGroup(group_id);
       if (group->state == GroupState::kReady) continue;
+      // The first position at which it is named decides which failure counts.
+      if (!group->watchers.empty() && group->watchers.back().watch == watch_) continue;
       ++watch.open;
       if (group->state == GroupState::kFailed) {
         s.watches.Ended(session.id, watch_, item, group->error, group->cause);
       } else {
         group->watchers.push_back({watch_, item});
+        watch.bytes += PendingWatch::kWatcher;
+        session.watch_records.Add(PendingWatch::kWatcher);
       }
     }
     return absl::OkStatus();

@@ -76,11 +76,13 @@ class Cluster::Requests::ResultHandles {
 class Cluster::Requests::MakeRequest : public ManyRequest {
  public:
   bool GiveUp() override;
+  size_t made_bytes() const override { return made_.bytes.bytes(); }
 
  protected:
   MakeRequest(State& state, std::vector<uint64_t> in, CopySemantics semantics,
               std::vector<uint64_t> out)
       : ManyRequest(state, 4),
+        made_(&state.record_bytes),
         in_(std::move(in)),
         semantics_(semantics),
         handles_(std::move(out)) {}

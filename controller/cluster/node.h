@@ -77,8 +77,7 @@ struct Node {
   absl::Status deferred;
   int64_t deferred_since = -1;
   uint64_t watch = 0;  // the watch of the call that made it
-  // About what the record holds; of launches and reshards. Invariant: Session::node_records is the
-  // sum of these.
+  // About what the record holds. Invariant: Session::node_records is the sum of these.
   size_t record_bytes = 0;
 
   // kLaunch
@@ -115,6 +114,15 @@ struct Node {
   bool paced = false;
 };
 
+// About what a node's record holds, in the tables and in the messages about it.
+inline size_t RecordBytesOf(const Node& node) {
+  constexpr size_t kNode = 768, kPiece = 336;
+  const size_t arguments = node.inputs.size() * (node.inputs.empty() ? 0 : node.inputs[0].size());
+  return kNode + (node.sources.size() + arguments) * sizeof(ShardRef) +
+         node.pieces.size() * kPiece +
+         node.reservations.size() * (sizeof(Reservation) + sizeof(Place));
+}
+
 // Whether the node launches a sequence of a program.
 inline bool IsSequence(const Node& node) {
   return node.executable != nullptr && node.executable->sequence != nullptr;
@@ -123,12 +131,24 @@ inline bool IsSequence(const Node& node) {
 // The nodes made for a request, each with the group that it makes. They enter the tables once the
 // whole request has been checked.
 struct Making {
+  // `records`: the bytes of all sessions' records together.
+  explicit Making(size_t* records) : bytes(records) {}
+
   struct Made {
     std::unique_ptr<Node> node;
     std::unique_ptr<Group> group;
+    size_t bytes = 0;  // counted for it
   };
   std::vector<Made> nodes;
   size_t pieces = 0;
+  RecordCount bytes;  // invariant: the sum of Made::bytes of those that are left
+
+  // Counts the nodes from number `first` on, as large as they are now.
+  void Weigh(size_t first);
+  // The next one that enters the tables; from there on it is counted as a node and a group.
+  Made Take(size_t number);
+  // Destroys the last one.
+  void DropLast();
 };
 
 // A launch node and its outputs.

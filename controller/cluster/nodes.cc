@@ -62,10 +62,16 @@ Node& Cluster::Nodes::Insert(Session& session, Making::Made made) {
   }
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
-  s.groups.Insert(std::move(made.group));
-  session.node_records.Add(node.record_bytes);
+  Groups::Weigh(session, s.groups.Insert(std::move(made.group)));
+  Weigh(session, node);
   if (node.pieces.size() > kLargePieces) ++s.islands.at(node.island).large;
   return node;
+}
+
+void Cluster::Nodes::Weigh(Session& session, Node& node, size_t more) {
+  const size_t bytes = RecordBytesOf(node) + more;
+  node.record_bytes += bytes;
+  session.node_records.Add(bytes);
 }
 
 void Cluster::Nodes::Move(Node& node, NodeState to) {

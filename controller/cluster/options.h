@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "base/memory_budget.h"
 #include "wire/limits.h"
 
 namespace fairway {
@@ -41,6 +43,9 @@ struct ClusterOptions {
   int64_t fetched_memory = int64_t{512} << 20;
   // Fetches of fewer bytes count with the records.
   int64_t counted_fetch_bytes = 256;
+  // What the controller may hold for all sessions, of all kinds: records are a part of it, and
+  // fetched bytes, and what the owner of the options counts there. nullptr: nobody else counts.
+  std::shared_ptr<MemoryBudget> memory;
   // Several nodes make shards that have more pieces than this together.
   size_t node_pieces = 512;
   // A node that needs a larger command fails, because executors would be lost by it.

@@ -17,7 +17,6 @@ namespace {
 // The most pieces of one request: some 400 bytes each here while the node lives, and twice as many
 // while it is sent. The bound lets 1,024 devices each take a part of each other's.
 constexpr size_t kMaxPieces = size_t{1} << 20;
-constexpr size_t kPieceBytes = 400;
 
 }  // namespace
 
@@ -160,7 +159,6 @@ void Cluster::Remaking::EndNode(const Making::Made& made) const {
   // It reads only its own sources, so it may succeed before another group is known to fail.
   node.reads = GroupsOf(node.sources);
   std::erase(node.reads, made.group->id);
-  node.record_bytes = kPieceBytes * node.pieces.size();
 }
 
 absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Resharded(const Session& session,
@@ -230,7 +228,11 @@ class Cluster::Remaking::ValueRemake final : public ValueRequest {
  public:
   ValueRemake(State& state, const Array& source, const ArraySpec& target, bool after_inputs,
               size_t pieces_before)
-      : s(state), source_(source), target_(target), after_inputs_(after_inputs) {
+      : s(state),
+        source_(source),
+        target_(target),
+        after_inputs_(after_inputs),
+        made_(&state.record_bytes) {
     made_.pieces = pieces_before;
   }
 
@@ -262,12 +264,13 @@ class Cluster::Remaking::ValueRemake final : public ValueRequest {
       s.views.Drop(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
     } else if (made_.nodes.size() > committed_) {
       s.Charge(made_.nodes.back().node->pieces.size() / 4);
-      made_.nodes.pop_back();
+      made_.DropLast();
     } else {
       return true;
     }
     return false;
   }
+  size_t made_bytes() const override { return made_.bytes.bytes(); }
 
  private:
   absl::Status Make(Session& session) {
@@ -275,11 +278,13 @@ class Cluster::Remaking::ValueRemake final : public ValueRequest {
       FAIRWAY_ASSIGN_OR_RETURN(
           remake_, s.remaking.Resharded(session, source_, target_, /*may_alias=*/true, made_));
     }
+    const size_t before = made_.nodes.size();
     FAIRWAY_ASSIGN_OR_RETURN(whole_, s.remaking.GoOnRemake(session, *remake_, made_));
-    return absl::OkStatus();
+    made_.Weigh(before == 0 ? 0 : before - 1);  // the one before may have grown
+    return s.CheckMade(session, made_bytes());
   }
   void Commit(Session& session) {
-    Making::Made made = std::move(made_.nodes[committed_++]);
+    Making::Made made = made_.Take(committed_++);
     made.group->handle_refs = 1;
     held.push_back(made.group->id);
     Node& node = s.nodes.Insert(session, std::move(made));

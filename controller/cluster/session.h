@@ -31,7 +31,11 @@ struct Binding {
 };
 
 struct PendingWatch {
+  // What a watch takes, at the core and at the door; and each group that it waits for.
+  static constexpr size_t kWatch = 256, kWatcher = 16;
+
   uint64_t token = 0;
+  size_t bytes = kWatch;
   size_t open = 0;
   size_t failed_at = SIZE_MAX;
   NodeId failed_by;  // if several groups of an array failed, the lowest node's error counts
@@ -41,7 +45,13 @@ struct PendingWatch {
 struct Session {
   // `records`: the bytes of all sessions' records together.
   explicit Session(size_t* records)
-      : arrays(records), node_records(records), program_records(records), stored(records) {}
+      : arrays(records),
+        node_records(records),
+        group_records(records),
+        watch_records(records),
+        program_records(records),
+        stored(records),
+        inlined_bytes(records) {}
 
   SessionId id;
   std::string tenant;
@@ -51,7 +61,9 @@ struct Session {
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::map<uint64_t, PendingWatch> watches;
-  RecordCount node_records;  // invariant: the sum of Node::record_bytes
+  RecordCount node_records;   // invariant: the sum of Node::record_bytes
+  RecordCount group_records;  // invariant: the sum of Group::record_bytes
+  RecordCount watch_records;  // invariant: the sum of PendingWatch::bytes
   // Invariant: the bytes of programs, of their sequences until these are forgotten, and of programs
   // being bound.
   RecordCount program_records;
@@ -59,10 +71,10 @@ struct Session {
   RecordCount stored;                            // invariant: the sum of Stored::bytes
   struct InlinedEntry {
     ShardRef shard;
-    int64_t bytes = 0;
+    size_t bytes = 0;
   };
   std::deque<InlinedEntry> inlined;  // oldest first; some of the groups may be gone
-  int64_t inlined_bytes = 0;         // of `inlined`
+  RecordCount inlined_bytes;         // invariant: of `inlined`
   int64_t fetching = 0;              // bytes under way; invariant: the sum of Node::pulling
   // Its share of the memory for fetched bytes: of those under way, and of those that came and that
   // somebody has yet.

@@ -44,7 +44,8 @@ namespace fairway {
 // state, through which they call each other: the header of each says what it owns and who calls it.
 // What only one owner uses lies there; a table that several use lies here.
 struct Cluster::State : Registry, Ledger, Turns {
-  State(ClusterOptions o, ClusterActions* a) : Ledger(o.record_memory), options(o), actions(a) {}
+  State(ClusterOptions o, ClusterActions* a)
+      : Ledger(o.record_memory, o.memory), options(o), actions(a) {}
 
   const ClusterOptions options;
   ClusterActions* const actions;

@@ -52,7 +52,7 @@ size_t Cost(const Group& group, const std::vector<int32_t>& blob_of_shard) {
 }  // namespace
 
 bool Cluster::StoredGroups::RoomToStore(const Session& session, size_t more) const {
-  const size_t room = s.options.record_memory - std::min(s.options.record_memory, s.record_bytes);
+  const size_t room = s.Room();
   const size_t wanted = session.stored.bytes() + more;
   return wanted <= s.options.stored_session_bytes && wanted + more <= room;
 }
@@ -187,8 +187,9 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   node.outputs = {placed.id};
   for (const Place& place : group.places)
     AddReservation(node.reservations, place.device, place.bytes, 0, node.reservations.size());
-  node.record_bytes = stored.bytes;  // counts the bytes in its messages
-  s.sessions.at(group.session).node_records.Add(node.record_bytes);
+  Session& session = s.sessions.at(group.session);
+  Groups::Weigh(session, placed);
+  Nodes::Weigh(session, node, stored.bytes);  // counts the bytes in its messages
   s.nodes.Enqueue(node);
   return placed.id;
 }

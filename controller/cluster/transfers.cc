@@ -45,7 +45,9 @@ BytesRef Charged(BytesRef bytes, std::shared_ptr<void> charge) {
 }  // namespace
 
 Cluster::Transfers::Transfers(State& state)
-    : s(state), fetched_(std::make_shared<MemoryBudget>(state.options.fetched_memory)) {}
+    : s(state),
+      fetched_(std::make_shared<MemoryBudget>(state.options.fetched_memory, state.options.memory)) {
+}
 
 std::shared_ptr<MemoryBudget> Cluster::Transfers::Share() const {
   return std::make_shared<MemoryBudget>(fetched_);
@@ -210,6 +212,7 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
   node.fetched = ref;
   node.token = token;
   if (!(Planted(Bug::kFreeUnderTransfer))) node.reads = {ref.group};
+  Nodes::Weigh(s.sessions.at(session), node);
   s.nodes.Enqueue(node);
   s.work.GoOn();
 }

@@ -10,7 +10,10 @@ namespace fairway {
 
 uint64_t Cluster::Watches::Add(Session& session, uint64_t token) {
   const uint64_t id = next_++;
-  session.watches[id] = PendingWatch{token, 1, SIZE_MAX, NodeId(), absl::OkStatus()};
+  PendingWatch& watch = session.watches[id];
+  watch.token = token;
+  watch.open = 1;
+  session.watch_records.Add(watch.bytes);
   return id;
 }
 
@@ -44,6 +47,7 @@ void Cluster::Watches::Ended(SessionId session_id, uint64_t id, size_t position,
   if (--watch.open > 0) return;
   const PendingWatch ended = std::move(watch);
   watches.erase(it);
+  session->second.watch_records.Remove(ended.bytes);
   s.Answered(session_id, ended.token, ended.failure);
 }
 

@@ -29,6 +29,7 @@ Cluster::Operation::Operation(State& state) : state_(state), began_(state.units)
 
 Cluster::Operation::~Operation() {
   state_.operating = false;
+  state_.Publish();
   state_.most_units = std::max(state_.most_units, state_.units - began_);
   state_.work.HandOver();
 }
@@ -197,7 +198,7 @@ void Cluster::Work::GoOnClosing(Worklist& list) {
       s.views.Drop(session.arrays.TakeFirst());
   } else if (!session.watches.empty()) {
     for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
-      session.watches.erase(session.watches.begin());
+      session.watch_records.Remove(session.watches.extract(session.watches.begin()).mapped().bytes);
   } else if (!session.programs.empty()) {
     list.retiring.push_back(std::move(session.programs.extract(session.programs.begin()).mapped()));
   } else {

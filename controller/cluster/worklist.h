@@ -104,6 +104,9 @@ class LongRequest {
   absl::StatusOr<std::vector<uint64_t>> result = std::vector<uint64_t>();
   Cluster::Done done;
   Cluster::Each each;
+  // The bytes of the records that it has made and that are in no table yet. Counted in the total of
+  // all sessions.
+  virtual size_t made_bytes() const { return 0; }
   // Groups that it has made, but no array has yet. It holds one reference to each.
   std::vector<GroupId> held;
 

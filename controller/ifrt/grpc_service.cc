@@ -177,7 +177,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
         id, ValidUtf8(TextOf(data, "tenant", "default")), TextOf(data, kChannelAttribute, ""),
         door_,
         IfrtStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
-                            "IfrtRequest", garbage_});
+                            "IfrtRequest", garbage_, options_.messages});
     const bool open = streams_->Add(id, HostOf(context->peer()), stream, options_.spool.Share());
     absl::Status refusal;
     if (!open) refusal = ShuttingDown();

@@ -46,8 +46,8 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
     if (session->WorkDone() >= until) return session->MayRead() ? Going::kSoon : Going::kLater;
     std::unique_ptr<Request> request = std::move(unhandled_.front());
     unhandled_.pop_front();
+    const size_t bytes = KnownSize(*request);  // as decoded; Handle takes parts of it
     session->Handle(*request);
-    const size_t bytes = KnownSize(*request);
     GiveUp(std::move(request), bytes);
     if (handled % kRequestsPerFlush == 0) Flush(true);
   }

@@ -34,7 +34,7 @@ class NativeGrpcService::Impl final
     auto stream = std::make_shared<NativeStream>(
         door_, options_.spool.Share(),
         NativeStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
-                              "fairway.v1.ClientMessage", garbage_});
+                              "fairway.v1.ClientMessage", garbage_, options_.messages});
     if (streams_->Add(id, context->peer(), stream)) {
       stream->Start();
     } else {

@@ -10,6 +10,7 @@
 
 #include "async/event_loop.h"
 #include "controller/native/door.h"
+#include "controller/sessions/open_streams.h"
 #include "transport/block_pool.h"
 
 namespace grpc {
@@ -21,6 +22,8 @@ namespace fairway {
 struct NativeGrpcOptions {
   // For uploads. Beyond the budget they go to unlinked files in the directory.
   Spool spool{std::make_shared<MemoryBudget>(int64_t{768} << 20), "/tmp"};
+  // For the messages of all streams, on their way in and out.
+  std::shared_ptr<MemoryBudget> messages = std::make_shared<MemoryBudget>(kMessageBytes);
 };
 
 // Thread-safe. `loop` and `door` must outlive the service; the server must be shut down before the

@@ -109,12 +109,16 @@ void NativeStream::SendSerialized(std::string message) {
 }
 
 void NativeStream::SendBytes(uint64_t id, int32_t index, BytesRef bytes) {
-  SessionStream::Send([&] { return outbox_.Add(id, index, std::move(bytes)); });
+  SessionStream::Send([&] {
+    const bool shared = bytes->size() > Outbox::kSmallBytes;
+    const size_t weight = outbox_.Add(id, index, std::move(bytes));
+    return Weight(weight, shared ? 0 : weight);
+  });
 }
 
 NativeStream::Outgoing NativeStream::Next() {
   Outbox::Message message = outbox_.Next();
-  return {std::move(message.bytes), message.weight};
+  return {std::move(message.bytes), Weight(message.weight, message.weight - message.shared)};
 }
 
 }  // namespace fairway

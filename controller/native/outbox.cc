@@ -12,7 +12,6 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kSmallBytes = 64 << 10;     // an array up to this size goes as an ordinary answer
 constexpr size_t kPieceBytes = 1 << 20;      // a piece of a larger array
 constexpr size_t kAnswersBytes = 256 << 10;  // all answers in one message
 constexpr size_t kAnswerWeight = 128;        // added to the bytes of an answer
@@ -137,6 +136,7 @@ Outbox::Message Outbox::Next() {
     slices.push_back(SliceOf(array.bytes, array.sent, length));
     array.sent += length;
     out.weight += length;
+    out.shared = length;
     if (array.sent < array.bytes->size()) arrays_.push_back(std::move(array));
   }
   if (!slices.empty()) out.bytes = std::make_unique<grpc::ByteBuffer>(slices.data(), slices.size());

@@ -21,9 +21,12 @@ namespace fairway {
 // Used by one thread at a time.
 class Outbox {
  public:
+  static constexpr size_t kSmallBytes = 64 << 10;  // an array up to this size goes as an answer
+
   struct Message {
     std::unique_ptr<grpc::ByteBuffer> bytes;  // a serialized ServerMessage; nullptr: none
     size_t weight = 0;                        // the sum that Add returned for its parts
+    size_t shared = 0;                        // of `weight`: bytes that arrays hold anyway
   };
 
   // Each Add returns the weight until it is sent: about its bytes in memory.

@@ -18,6 +18,9 @@
 
 namespace fairway {
 
+// The memory for the messages of all open streams.
+inline constexpr int64_t kMessageBytes = int64_t{192} << 20;
+
 // Thread-safe.
 class OpenStream {
  public:

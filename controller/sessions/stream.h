@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +18,7 @@
 
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
+#include "base/memory_budget.h"
 #include "base/status.h"
 #include "controller/sessions/open_streams.h"
 
@@ -25,9 +27,9 @@ namespace fairway {
 // Thread-safe. Lives until the transport is done with it and no posted work refers to it.
 //
 // Messages gather in an inbox that the loop empties in batches. Reading stops while the inbox
-// is full, while the client leaves too many answers unread, or while the session may not read
-// (rule B3). The transport reads `In` and writes `Out`; the session takes a message as an
-// `Item`.
+// is full, while the client leaves too many answers unread, while the stream's messages hold more
+// than it leaves to others, or while the session may not read (rule B3). The transport reads `In`
+// and writes `Out`; the session takes a message as an `Item`.
 template <typename In, typename Item, typename Out>
 class SessionStream : public OpenStream,
                       public std::enable_shared_from_this<SessionStream<In, Item, Out>> {
@@ -40,9 +42,16 @@ class SessionStream : public OpenStream,
     std::string message;           // the type of the client's messages, for errors: "IfrtRequest"
     // Only destroys, so that nothing waits long for it; nullptr: the owner of garbage destroys it.
     std::shared_ptr<BlockingPool> garbage = nullptr;
+    // For the messages of all streams: those that came until they are destroyed, and those that the
+    // client has not taken. nullptr: they are bounded for each stream only.
+    std::shared_ptr<MemoryBudget> messages = nullptr;
   };
 
-  explicit SessionStream(Context context) : context_(std::move(context)) {}
+  explicit SessionStream(Context context)
+      : context_(std::move(context)),
+        share_(context_.messages == nullptr
+                   ? std::make_shared<MemoryBudget>(std::numeric_limits<int64_t>::max())
+                   : std::make_shared<MemoryBudget>(context_.messages)) {}
 
   // Opens the session and reads. Keeps itself alive until TransportDone.
   void Start();
@@ -56,9 +65,16 @@ class SessionStream : public OpenStream,
     Item item;
     size_t bytes = 0;
   };
+  // What something takes while it waits to be written: in all, and without what is counted
+  // elsewhere already, such as the bytes of a fetched array.
+  struct Weight {
+    Weight(size_t bytes = 0) : bytes(bytes), own(bytes) {}
+    Weight(size_t bytes, size_t own) : bytes(bytes), own(own) {}
+    size_t bytes, own;
+  };
   struct Outgoing {
     std::unique_ptr<Out> message;
-    size_t bytes = 0;  // as counted when it was queued
+    Weight weight;  // as counted when it was queued
   };
 
   // ---- The transport's part. Called with the lock held.
@@ -92,7 +108,7 @@ class SessionStream : public OpenStream,
   void Cancelled();
   void TransportDone();
 
-  // Calls queue(), which leaves something for Next and returns its bytes, unless the stream has
+  // Calls queue(), which leaves something for Next and returns its weight, unless the stream has
   // ended. It is written together with the other messages of this turn of the loop, because a
   // message alone wakes a thread of the client.
   template <typename Queue>
@@ -101,7 +117,8 @@ class SessionStream : public OpenStream,
   template <typename Forget>
   void Unsend(Forget forget) {
     const std::lock_guard lock(mu_);
-    unsent_ -= forget();
+    const Weight less = forget();
+    CountUnsent(unsent_.bytes - less.bytes, unsent_.own - less.own);
   }
   // Writes the messages so far. `again`: the caller, a handler, goes on.
   void Flush(bool again);
@@ -123,16 +140,19 @@ class SessionStream : public OpenStream,
     if (context_.garbage == nullptr) return;
     context_.garbage->Run([garbage = std::move(garbage)] {}, context_.owner);
   }
-  // Destroys an object of about `bytes` bytes; a large one takes long, so another thread does it.
-  // Until then its bytes count: above kInboxBytes the session has to wait.
+  // Destroys a message that was decoded as one of `bytes` bytes; a large one takes long, so another
+  // thread does it. Until then its bytes count: above kInboxBytes the session has to wait.
   template <typename Garbage>
   void GiveUp(Garbage garbage, size_t bytes) {
-    if (bytes <= kGivenUpHere || context_.garbage == nullptr) return;
+    if (bytes <= kGivenUpHere || context_.garbage == nullptr)
+      return share_->Release(static_cast<int64_t>(bytes));
     *given_away_ += bytes;
     context_.garbage->Run(
-        [garbage = std::optional(std::move(garbage)), bytes, given_away = given_away_]() mutable {
+        [garbage = std::optional(std::move(garbage)), bytes, given_away = given_away_,
+         share = share_]() mutable {
           garbage.reset();
           *given_away -= bytes;
+          share->Release(static_cast<int64_t>(bytes));
         },
         context_.owner);
   }
@@ -141,11 +161,11 @@ class SessionStream : public OpenStream,
   // Whether the bytes that the client has not taken are too many to go on; and their number.
   bool LeavesTooMuchUnread() {
     const std::lock_guard lock(mu_);
-    return unsent_ >= kUnsentBytes;
+    return unsent_.bytes >= kUnsentBytes || (unsent_.own > kLeastBytes && share_->over());
   }
   size_t unsent() {
     const std::lock_guard lock(mu_);
-    return unsent_;
+    return unsent_.bytes;
   }
   std::shared_ptr<SessionStream> Self() { return this->shared_from_this(); }
 
@@ -153,9 +173,13 @@ class SessionStream : public OpenStream,
   static constexpr size_t kInboxItems = 4096;
   static constexpr size_t kInboxBytes = size_t{16} << 20;
   static constexpr size_t kUnsentBytes = size_t{64} << 20;
+  // What a stream may hold even when others hold all the memory for messages.
+  static constexpr size_t kLeastBytes = size_t{64} << 10;
   static constexpr size_t kGivenUpHere = size_t{64} << 10;
   // How often a paused stream checks whether the session may read again.
   static constexpr std::chrono::milliseconds kPausePoll{5};
+  // The same while it holds more than its share of the memory for messages: many may wait for that.
+  static constexpr std::chrono::milliseconds kOverPoll{40};
 
   void Drain();
   void PostDrain();  // with mu_ held
@@ -163,8 +187,17 @@ class SessionStream : public OpenStream,
   // With mu_ held: starts the next read, if there is room and none is under way.
   void MaybeRead();
   void MaybeWrite();
+  // With mu_ held.
+  void CountUnsent(size_t bytes, size_t own) {
+    share_->Take(static_cast<int64_t>(own) - static_cast<int64_t>(unsent_.own));
+    unsent_ = {bytes, own};
+  }
+  // Whether its messages hold more than its share.
+  bool Over() const { return share_->used() > static_cast<int64_t>(kLeastBytes) && share_->over(); }
 
   const Context context_;
+  // The bytes of its messages. Invariant: of those decoded and not destroyed, and unsent_.own.
+  const std::shared_ptr<MemoryBudget> share_;
   // Bytes of messages that wait to be destroyed.
   const std::shared_ptr<std::atomic<size_t>> given_away_ = std::make_shared<std::atomic<size_t>>(0);
   std::shared_ptr<SessionStream> self_;  // until TransportDone
@@ -180,7 +213,7 @@ class SessionStream : public OpenStream,
   bool read_at_work_ = false;
   bool paused_ = true;  // until the session is open, and while it may not read
   Outgoing writing_;    // no message: no write is under way
-  size_t unsent_ = 0;   // bytes, including those of writing_
+  Weight unsent_;       // including that of writing_
   bool flush_coming_ = false;
   bool ending_ = false;
   bool finished_ = false;

@@ -40,7 +40,7 @@ void SessionStream<In, Item, Out>::Fail(absl::Status status) {
 template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::MaybeRead() {
   if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxItems ||
-      inbox_bytes_ >= kInboxBytes || unsent_ >= kUnsentBytes)
+      inbox_bytes_ >= kInboxBytes || unsent_.bytes >= kUnsentBytes || Over())
     return;
   read_at_work_ = true;
   reading_ = std::make_unique<In>();
@@ -63,6 +63,7 @@ void SessionStream<In, Item, Out>::ReadDone(bool ok) {
     return End(decoded.status());
   }
   inbox_bytes_ += decoded->bytes;
+  share_->Take(static_cast<int64_t>(decoded->bytes));
   inbox_.push_back(std::move(decoded->item));
   PostDrain();
   MaybeRead();
@@ -84,13 +85,15 @@ void SessionStream<In, Item, Out>::Drain() {
   Going going = HandleAll(std::move(batch));
   Flush(false);
   if (going == Going::kEnded) return;
-  if (going == Going::kOn && *given_away_ >= kInboxBytes) going = Going::kLater;
+  const bool over = Over();
+  if (going == Going::kOn && (over || *given_away_ >= kInboxBytes)) going = Going::kLater;
   const std::lock_guard lock(mu_);
   going_ = going;
   paused_ = going == Going::kLater;
   MaybeRead();
   if (going == Going::kLater && !std::exchange(drain_posted_, true))
-    context_.loop->PostAfter(kPausePoll, "session paused", [self = Self()] { self->Drain(); });
+    context_.loop->PostAfter(over ? kOverPoll : kPausePoll, "session paused",
+                             [self = Self()] { self->Drain(); });
   if (going == Going::kSoon || !inbox_.empty()) PostDrain();
 }
 
@@ -105,7 +108,8 @@ template <typename Queue>
 void SessionStream<In, Item, Out>::Send(Queue queue) {
   const std::lock_guard lock(mu_);
   if (ending_) return;
-  unsent_ += queue();
+  const Weight more = queue();
+  CountUnsent(unsent_.bytes + more.bytes, unsent_.own + more.own);
   if (writing_.message != nullptr || std::exchange(flush_coming_, true)) return;
   context_.loop->Post("session answers", [self = Self()] { self->Flush(false); });
 }
@@ -127,11 +131,11 @@ void SessionStream<In, Item, Out>::MaybeWrite() {
 template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::WriteDone(bool ok) {
   const std::lock_guard lock(mu_);
-  unsent_ -= writing_.bytes;
+  CountUnsent(unsent_.bytes - writing_.weight.bytes, unsent_.own - writing_.weight.own);
   writing_ = {};
   if (!ok || ending_) {
     DropUnsent();
-    unsent_ = 0;
+    CountUnsent(0, 0);
   }
   MaybeRead();
   MaybeWrite();
@@ -148,7 +152,7 @@ void SessionStream<In, Item, Out>::End(absl::Status status) {
   MaybeWrite();
   if (writing_.message != nullptr) {  // WriteDone goes on when the client reads, which may be never
     DropUnsent();
-    unsent_ = writing_.bytes;
+    CountUnsent(writing_.weight.bytes, writing_.weight.own);
     return;
   }
   finished_ = true;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/sessions/stream.h"
 
+#include <algorithm>
 #include <future>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -68,6 +70,42 @@ TEST(SessionStreamTest, ASessionWaitsUntilItsLargeMessagesAreDestroyed) {
   EXPECT_TRUE(RunUntil(loop, [&] { return stream->reads == 3; }));
   stream->Leave();
   ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
+}
+
+// However many streams there are: the one that holds most waits, and small ones go on.
+TEST(SessionStreamTest, AStreamThatHoldsMoreThanItLeavesToOthersWaits) {
+  EventLoop loop;
+  const auto messages = std::make_shared<MemoryBudget>(int64_t{3} << 20);
+  const auto garbage = std::make_shared<BlockingPool>("garbage", 1);
+  std::promise<void> goes_on;
+  garbage->Run([gate = goes_on.get_future()] { gate.wait(); });
+  std::vector<std::shared_ptr<Numbers>> streams;
+  for (uint64_t owner = 1; owner <= 3; ++owner) {
+    streams.push_back(std::make_shared<Numbers>(
+        Numbers::Context{&loop, nullptr, owner, [] {}, "number", garbage, messages}));
+    streams.back()->Start();
+  }
+  ASSERT_TRUE(RunUntil(loop, [&] {
+    return std::all_of(streams.begin(), streams.end(), [](const auto& s) { return s->reads == 1; });
+  }));
+  streams[0]->Say(2 << 20);
+  streams[1]->Say(80 << 10);
+  streams[2]->Say(1 << 10);
+  ASSERT_TRUE(RunUntil(loop, [&] { return streams[1]->reads == 2 && streams[2]->reads == 2; }));
+  ASSERT_TRUE(RunUntil(loop, [looks = 0]() mutable { return ++looks > 20; }));
+  EXPECT_EQ(streams[0]->reads, 1);
+  streams[1]->Say(1 << 20);  // now nothing is left
+  streams[2]->Say(1 << 10);
+  ASSERT_TRUE(RunUntil(loop, [&] { return streams[2]->reads == 3; }));
+  EXPECT_EQ(streams[1]->reads, 2);
+  goes_on.set_value();
+  EXPECT_TRUE(RunUntil(loop, [&] { return streams[0]->reads == 2 && streams[1]->reads == 3; }));
+  for (const auto& stream : streams) stream->Leave();
+  ASSERT_TRUE(RunUntil(loop, [&] {
+    return std::all_of(streams.begin(), streams.end(), [](auto& s) { return s.use_count() == 1; });
+  }));
+  streams.clear();
+  EXPECT_EQ(messages->used(), 0);
 }
 
 }  // namespace

@@ -144,7 +144,14 @@ absl::StatusOr<std::shared_ptr<const Blob>> UploadBuffer::Finish() {
     // The kernel reads pages from the file on demand and may drop them again, so they need no
     // memory.
     const auto length = static_cast<size_t>(size_);
+    if (!spool_.TakeMapping())
+      return Error(absl::StatusCode::kResourceExhausted,
+                   "host buffer: {} uploads of this session lie in mapped files; one session may "
+                   "have as many as it leaves to others: make arrays of what was uploaded, or "
+                   "upload less at once",
+                   spool_.mappings->used());
     void* map = mmap(nullptr, length, PROT_READ, MAP_SHARED, file_, 0);
+    if (map == MAP_FAILED && spool_.mappings != nullptr) spool_.mappings->Release(1);
     if (map == MAP_FAILED)
       return Error(absl::StatusCode::kResourceExhausted, "host buffer: mapping {} bytes: {}", size_,
                    std::strerror(errno));

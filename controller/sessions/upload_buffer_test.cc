@@ -121,6 +121,21 @@ TEST_F(UploadBufferTest, OneClientLeavesMemoryToOthers) {
   EXPECT_EQ(*one.in_files, 0);
 }
 
+TEST_F(UploadBufferTest, OneClientLeavesMappingsToOthers) {
+  spool_.mappings = std::make_shared<MemoryBudget>(4);
+  const Spool one = spool_.Share(), other = spool_.Share();
+  one.budget->Take(4 << 20);  // from now on its uploads go to files, however small
+  const auto upload = [](const Spool& spool) {
+    UploadBuffer buffer(4, spool);
+    buffer.Append("abcd");
+    return buffer.Finish();
+  };
+  const auto first = upload(one), second = upload(one);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(upload(one).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(upload(other).ok());
+}
+
 TEST_F(UploadBufferTest, FilesAreGivenUpByAThreadOfTheirOwn) {
   spool_.files = std::make_shared<BlockingPool>("files", 1);
   const Spool one = spool_.Share();
