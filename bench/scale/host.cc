@@ -26,11 +26,9 @@ void Host::Handle(Nanos more, F work) {
   busy_until_ = begin + used + more;
   for (const Launch& launch : std::exchange(launched_, {}))
     world_->Launched(index_, busy_until_, launch);
-  if (!std::exchange(report_wanted_, false) || std::exchange(report_posted_, true)) return;
-  timeline_->At(busy_until_, [this] {
-    report_posted_ = false;
-    MaybeReport();
-  });
+  if (!std::exchange(step_wanted_, false)) return;
+  timeline_->At(busy_until_,
+                [this] { Follow(pace_.Step(in_flight_, ReportPace::Time(timeline_->now()))); });
 }
 
 void Host::Start() {
@@ -89,30 +87,20 @@ void Host::EndInstantly() {
 
 void Host::OnLaunchEnd(NodeId node) {
   --in_flight_;
-  Handle(0, [&] {
-    pace_.LaunchEnded();
-    ending_launch_ = true;
-    core_.LaunchDone(node, absl::OkStatus(), {});
-    ending_launch_ = false;
-  });
+  Handle(0, [&] { pace_.LaunchEnded([&] { core_.LaunchDone(node, absl::OkStatus(), {}); }); });
 }
 
-void Host::ReportWanted() {
-  if (!ending_launch_) pace_.Urgent();
-  report_wanted_ = true;
-}
+void Host::ReportWanted() { step_wanted_ = pace_.Wanted() || step_wanted_; }
 
-void Host::MaybeReport() {
-  if (pace_.Due(in_flight_, ReportPace::Time(timeline_->now()))) return SendReport();
-  if (std::exchange(report_timer_, true)) return;
+void Host::Follow(ReportPace::Next next) {
+  if (next == ReportPace::Next::kSend) return SendReport();
+  if (next == ReportPace::Next::kNothing) return;
   timeline_->At(timeline_->now() + Nanos{pace_.pause().count()}, [this] {
-    report_timer_ = false;
-    if (pace_.unreported_ends() > 0) MaybeReport();
+    Follow(pace_.TimerEnded(in_flight_, ReportPace::Time(timeline_->now())));
   });
 }
 
 void Host::SendReport() {
-  pace_.Reported(ReportPace::Time(timeline_->now()));
   Frame frame;
   std::string log_report;
   Handle(cost_.send, [&] {

@@ -73,7 +73,8 @@ class Host final : public ExecutorActions {
   void DoCommands(const std::string& frame);
   // Ends at once the operations that take no time here: loading, receiving small shards, reading.
   void EndInstantly();
-  void MaybeReport();
+  // Does what pace_ says.
+  void Follow(ReportPace::Next next);
   void SendReport();
   // `report`: of the log; empty: none.
   void SendLogReport(std::string report);
@@ -92,10 +93,7 @@ class Host final : public ExecutorActions {
   Nanos cpu_ = 0;
   uint64_t frames_ = 0;
   size_t in_flight_ = 0;
-  bool ending_launch_ = false;
-  bool report_wanted_ = false;
-  bool report_posted_ = false;
-  bool report_timer_ = false;
+  bool step_wanted_ = false;  // pace_ wants a step once the handling under way has ended
   // set by the handling under way
   std::vector<ExecutableId> loaded_;
   std::vector<std::pair<NodeId, size_t>> received_;
