@@ -8,7 +8,7 @@ foreach(group unit unit-both sim conformance integration in-base in-core in-asyn
 endforeach()
 
 # fairway_headers(<target>): it takes what nearly every source includes from one precompiled header. Only in the preset
-# asan, where all is compiled with one set of options, by clang, and where that is two fifths of the time. Sources include
+# asan, where all is compiled with one set of options, by clang: a small test took 3.9 s of processor time, and 2.0 with it. Sources include
 # what they use all the same; the other presets would tell.
 #
 # Not target_precompile_headers: ccache must find in one checkout what it keeps from another. So no path of the checkout

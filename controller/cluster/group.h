@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -104,10 +105,9 @@ struct Group {
   // Invariant: while there are any, that worklist exists.
   std::vector<NodeId> waiters;
   size_t num_told = 0;
-  // Those of the client's watches that wait for it; of a settled group, the first
-  // `num_watchers_told` know. Each watch is here once, at its lowest position.
-  std::vector<Watcher> watchers;
-  size_t num_watchers_told = 0;
+  // Those of the client's watches that wait for it and were not told. Each watch is here once, at
+  // its lowest position. A list: it takes nothing while it is empty, and does not move as it grows.
+  std::list<Watcher> watchers;
   // What the record was charged as. Invariant: Session::group_records is the sum of these.
   size_t record_bytes = 0;
   uint64_t lost_in = 0;    // Loss::number of the loss that failed it

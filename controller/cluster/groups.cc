@@ -208,15 +208,14 @@ bool Cluster::Groups::TellWaiters(GroupId id) {
   if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
   group->waiters.clear();
   group->num_told = 0;
-  for (int i = 0; i < kAtOnce && group->num_watchers_told < group->watchers.size(); ++i) {
+  for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {
     s.Charge(1);
-    const Group::Watcher watcher = group->watchers[group->num_watchers_told++];
+    const Group::Watcher watcher = group->watchers.front();
+    group->watchers.pop_front();
     if (Planted(Bug::kLoseWatch) && !group->error.ok()) continue;
     s.watches.Ended(group->session, watcher.watch, watcher.position, group->error, group->cause);
   }
-  if (group->num_watchers_told < group->watchers.size()) return false;
-  group->watchers.clear();
-  group->num_watchers_told = 0;
+  if (!group->watchers.empty()) return false;
   Collect(*group);
   return true;
 }

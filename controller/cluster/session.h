@@ -32,7 +32,7 @@ struct Binding {
 
 struct PendingWatch {
   // What a watch takes, at the core and at the door; and each group that it waits for.
-  static constexpr size_t kWatch = 256, kWatcher = 16;
+  static constexpr size_t kWatch = 256, kWatcher = 48;
 
   uint64_t token = 0;
   size_t bytes = kWatch;
