@@ -428,8 +428,8 @@ void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status) {
   }
   if (seq > ended_through_) report_.finished.push_back(seq);
   actions_->ReportWanted();
-  if (report_bytes_ < kReportBytes) return;
-  report_bytes_ = 0;
+  if (++report_ends_ < kReportEnds && report_bytes_ < kReportBytes) return;
+  report_ends_ = report_bytes_ = 0;
   full_.push_back(std::exchange(report_, {}));
   full_.back().finished_through = ended_through_;
 }
@@ -449,7 +449,7 @@ Report ExecutorCore::TakeReport() {
   if (full_.empty()) {
     report = std::exchange(report_, {});
     report.finished_through = ended_through_;
-    report_bytes_ = 0;
+    report_ends_ = report_bytes_ = 0;
   } else {
     report = std::move(full_.front());
     full_.pop_front();
@@ -493,7 +493,7 @@ void ExecutorCore::Reset() {
   ended_above_.clear();
   ended_through_ = 0;
   report_ = {};
-  report_bytes_ = 0;
+  report_ends_ = report_bytes_ = 0;
   full_.clear();
   actions_->Drop(all);
 }

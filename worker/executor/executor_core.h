@@ -90,6 +90,7 @@ class ExecutorCore {
   static constexpr size_t kStepsAtWork = kSequenceWindow;
   static constexpr uint64_t kTurnUnits = 1000;
   static constexpr size_t kReportBytes = 8 << 20;  // approximate; one end alone may have more
+  static constexpr size_t kReportEnds = 4000;      // the controller handles a report in one go
   // After this many units a sequence lets other sequences and the waiting commands go on.
   static constexpr uint64_t kSliceUnits = 250;
   static constexpr size_t kRememberedSends = 65536;  // ended sends; late pulls of them are refused
@@ -261,6 +262,7 @@ class ExecutorCore {
   uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
   Report report_;
+  size_t report_ends_ = 0;  // of report_, like the next
   size_t report_bytes_ = 0;
   std::deque<Report> full_;  // reports before report_; each keeps together what ended together
 };

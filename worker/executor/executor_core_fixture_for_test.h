@@ -138,6 +138,12 @@ class ExecutorCoreTest : public ::testing::Test {
     core.TakeReport();
     actions.Take();
   }
+  // All that is to be reported, in parts.
+  std::vector<Report> TakeReports() {
+    std::vector<Report> reports;
+    while (std::exchange(actions.wanted, false)) reports.push_back(core.TakeReport());
+    return reports;
+  }
   std::string Reported() { return Text(core.TakeReport()); }
   // Runs the work that is left; returns the number of turns.
   int RunTurns() {
