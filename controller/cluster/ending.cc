@@ -186,7 +186,10 @@ void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cau
     s.groups.DropReader(id);
   }
   for (const GroupId id : ended->outputs) {
-    if (Group* group = s.FindGroup(id)) s.groups.Collect(*group);
+    Group* const group = s.FindGroup(id);
+    if (group == nullptr) continue;
+    if (!closed) Groups::Weigh(session->second, *group);
+    s.groups.Collect(*group);
   }
   if (closed) s.ForgetHoldings(ended->session);
 }

@@ -108,7 +108,7 @@ struct Group {
   // Those of the client's watches that wait for it and were not told. Each watch is here once, at
   // its lowest position. A list: it takes nothing while it is empty, and does not move as it grows.
   std::list<Watcher> watchers;
-  // What the record was charged as. Invariant: Session::group_records is the sum of these.
+  // What Groups::Weigh counted. Invariant: Session::group_records is the sum of these.
   size_t record_bytes = 0;
   uint64_t lost_in = 0;    // Loss::number of the loss that failed it
   Stake* stake = nullptr;  // of its session on its island; lists this group:

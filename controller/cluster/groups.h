@@ -34,7 +34,8 @@ class Cluster::Groups {
   std::unique_ptr<Group> New(SessionId session, IslandId island, DType dtype,
                              const std::string& memory_kind);
   Group& Insert(std::unique_ptr<Group> group);
-  // Charges the group's record to its session, as large as it is now.
+  // Counts the group's record, as large as it is now, against its session. While the node that
+  // makes it has not ended, the node's record has it (Nodes::Weigh).
   static void Weigh(Session& session, Group& group);
   // Starts or stops accounting the group's bytes to its session.
   static void SetCharged(Group& group, bool charged);

@@ -51,6 +51,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
   node.layout = &layout;
   ++layout.runs;
   node.reservations = layout.reservations;
+  size_t groups = 0;  // bytes of their records
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     const ValueType& type = spec.outputs[o];
     Group& group = s.groups.Make(session.id, spec.island, type.dtype, type.memory_kind);
@@ -63,7 +64,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
     for (size_t i = 0; i < spec.devices.size(); ++i)
       array.shards.push_back({group.id, static_cast<int32_t>(i)});
     node.outputs.push_back(group.id);
-    Groups::Weigh(session, group);
+    groups += RecordBytesOf(group);
     s.views.Hold(array);
     made.outputs.push_back(std::move(array));
   }
@@ -81,7 +82,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
   node.inputs = std::move(inputs);
   node.donatable = donatable;
   node.reads.assign(reads.begin(), reads.end());
-  Nodes::Weigh(session, node);
+  Nodes::Weigh(session, node, groups);
   s.nodes.Enqueue(node);
   for (const int32_t a : donatable) s.views.MarkDeleted(arguments[a]->shards);
   // A donated input that nothing else reads becomes an output's memory, so that memory need not be

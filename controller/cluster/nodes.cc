@@ -62,8 +62,7 @@ Node& Cluster::Nodes::Insert(Session& session, Making::Made made) {
   }
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
-  Groups::Weigh(session, s.groups.Insert(std::move(made.group)));
-  Weigh(session, node);
+  Weigh(session, node, RecordBytesOf(s.groups.Insert(std::move(made.group))));
   if (node.pieces.size() > kLargePieces) ++s.islands.at(node.island).large;
   return node;
 }

@@ -34,8 +34,9 @@ class Cluster::Nodes {
   Node& Make(SessionId session, NodeKind kind, IslandId island, std::string name);
   // The node is in no table yet and has no id.
   std::unique_ptr<Node> New(SessionId session, NodeKind kind, IslandId island, std::string name);
-  // Charges the record of a node that is complete to its session, and `more` for what comes with
-  // it.
+  // Counts the record of a node that is complete against its session, and `more` for what comes
+  // with it: its outputs' records too, until it ends. So a session that works ahead waits before it
+  // is refused anything.
   static void Weigh(Session& session, Node& node, size_t more = 0);
   // Puts a node and its group into the tables. The caller must enqueue the node.
   Node& Insert(Session& session, Making::Made made);

@@ -188,8 +188,7 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   for (const Place& place : group.places)
     AddReservation(node.reservations, place.device, place.bytes, 0, node.reservations.size());
   Session& session = s.sessions.at(group.session);
-  Groups::Weigh(session, placed);
-  Nodes::Weigh(session, node, stored.bytes);  // counts the bytes in its messages
+  Nodes::Weigh(session, node, RecordBytesOf(placed) + stored.bytes);  // the bytes in its messages
   s.nodes.Enqueue(node);
   return placed.id;
 }

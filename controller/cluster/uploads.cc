@@ -68,8 +68,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Uploads::Put(Session& sessio
       node.stores = true;
       s.stored_groups.BeginStored(session, group, node.blob_of_shard);
     }
-    Groups::Weigh(session, group);
-    Nodes::Weigh(session, node);
+    Nodes::Weigh(session, node, RecordBytesOf(group));
     made.push_back(&node);
   }
   s.views.Hold(array);

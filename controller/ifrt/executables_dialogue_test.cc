@@ -403,7 +403,7 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheBytesThatQueuedExecutionsHold) {
     ++executions;
   }
   EXPECT_GT(executions, 5);
-  EXPECT_LT(executions, 30);
+  EXPECT_LT(executions, 20);
   Run();
   EXPECT_TRUE(session_->MayRead());
   door.Close(kId + 1);
