@@ -25,7 +25,7 @@ if(FAIRWAY_SANITIZE STREQUAL "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang
   set(same_options -fPIC -pthread)
   separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
   get_directory_property(options COMPILE_OPTIONS)
-  list(TRANSFORM options REPLACE "-ffile-prefix-map=.*" "-pthread")
+  list(FILTER options EXCLUDE REGEX "^-ffile-prefix-map=")
   set(includes)
   foreach(header absl/container/flat_hash_map.h absl/container/flat_hash_set.h absl/status/statusor.h
       absl/strings/str_cat.h absl/strings/str_format.h absl/strings/str_join.h absl/types/span.h algorithm functional

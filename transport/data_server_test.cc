@@ -81,33 +81,49 @@ TEST(DataServer, APeerThatAsksAndDoesNotReadIsNotReadFrom) {
   EXPECT_TRUE(ended);
 }
 
-TEST(DataServer, APushThatIsTooLongOrTooShortDoesNoHarm) {
-  boost::asio::io_context io(1);
-  const auto after = [&](std::string_view payload, uint32_t length) {
+// A stream of a server, and the far end of its connection.
+struct PushStream {
+  explicit PushStream(OnPush on_push) {
     int fds[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    peer = fds[0];
     StreamSocket socket(io);
     socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fds[1]);
-    bool ended = false;
-    size_t pushes = 0;
-    auto stream = std::make_shared<data::ServerStream>(
+    stream = std::make_shared<data::ServerStream>(
         std::move(socket), Incarnation(7),
         [](std::shared_ptr<data::ServerStream>, uint64_t, PullRequest) {},
-        [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),
-        [&](const PushName&, std::shared_ptr<Blob>&) { return ++pushes > 0; });
+        [this](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),
+        std::move(on_push));
     stream->Start();
+  }
+  void Send(std::string_view payload, uint32_t length) const {
     std::string frame(kFrameHeaderBytes, '\0');
     EncodeFrameHeader({.type = data::kPush, .length = length, .crc = Crc32c(payload)},
                       frame.data());
     frame += payload;
-    EXPECT_EQ(send(fds[0], frame.data(), frame.size(), MSG_NOSIGNAL),
+    EXPECT_EQ(send(peer, frame.data(), frame.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(frame.size()));
+  }
+  void PollAll() {
     while (Poll(io)) {
     }
-    close(fds[0]);
-    const bool refused = ended;
-    while (Poll(io)) {
-    }
+  }
+
+  boost::asio::io_context io{1};
+  int peer = -1;  // the tests close it
+  bool ended = false;
+  std::shared_ptr<data::ServerStream> stream;
+};
+
+TEST(DataServer, APushThatIsTooLongOrTooShortDoesNoHarm) {
+  const auto after = [&](std::string_view payload, uint32_t length) {
+    size_t pushes = 0;
+    PushStream to([&](const PushName&, std::shared_ptr<Blob>&) { return ++pushes > 0; });
+    to.Send(payload, length);
+    to.PollAll();
+    close(to.peer);
+    const bool refused = to.ended;
+    to.PollAll();
     return fmt::format("{} pushes{}", pushes, refused ? ", refused" : "");
   };
   const std::string good = data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7)}, "bytes");
@@ -120,39 +136,18 @@ TEST(DataServer, APushThatIsTooLongOrTooShortDoesNoHarm) {
 
 // Nothing is read of it any more, so the end of the connection is not read either.
 TEST(DataServer, APeerThatGoesAwayWhileItsPushIsHeldIsForgottenWithIt) {
-  boost::asio::io_context io(1);
-  int fds[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-  StreamSocket socket(io);
-  socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fds[1]);
-  bool ended = false;
   size_t offered = 0;
-  auto stream = std::make_shared<data::ServerStream>(
-      std::move(socket), Incarnation(7),
-      [](std::shared_ptr<data::ServerStream>, uint64_t, PullRequest) {},
-      [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),
-      [&](const PushName&, std::shared_ptr<Blob>&) { return ++offered == 0; });
-  stream->Start();
+  PushStream to([&](const PushName&, std::shared_ptr<Blob>&) { return ++offered == 0; });
   const std::string push = data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7)}, "bytes");
-  std::string frame(kFrameHeaderBytes, '\0');
-  EncodeFrameHeader(
-      {.type = data::kPush, .length = static_cast<uint32_t>(push.size()), .crc = Crc32c(push)},
-      frame.data());
-  frame += push;
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(send(fds[0], frame.data(), frame.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(frame.size()));
-  }
-  while (Poll(io)) {
-  }
-  stream->RetryPush();
-  EXPECT_FALSE(ended);
+  for (int i = 0; i < 3; ++i) to.Send(push, push.size());
+  to.PollAll();
+  to.stream->RetryPush();
+  EXPECT_FALSE(to.ended);
   EXPECT_EQ(offered, 2u);
-  close(fds[0]);
-  stream->RetryPush();
-  while (Poll(io)) {
-  }
-  EXPECT_TRUE(ended);
+  close(to.peer);
+  to.stream->RetryPush();
+  to.PollAll();
+  EXPECT_TRUE(to.ended);
 }
 
 }  // namespace
