@@ -57,6 +57,19 @@ def wait_for(condition, what, seconds=60.0):
         time.sleep(0.02)
 
 
+def wait_for_count(count, reached, what, seconds=60.0):
+    """Waits until reached(count()); fails when count() stays the same for `seconds`, naming `what`.
+
+    For long work, whose whole time depends on the machine. Asks rarely: count() may cost much.
+    """
+    seen, deadline = None, 0.0
+    while not reached(value := count()):
+        if value != seen:
+            seen, deadline = value, time.monotonic() + seconds
+        assert time.monotonic() < deadline, f"{what}: stands at {seen:g} since {seconds:g} s"
+        time.sleep(0.2)
+
+
 class Process:
     """One process of the cluster, from /proc."""
 
