@@ -11,6 +11,10 @@ inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
+// Why a test skips that goes up to a limit too large for a sanitizer: `if (kSanitized) GTEST_SKIP()
+// << kTooLarge;`.
+inline constexpr char kTooLarge[] =
+    "with a sanitizer this takes tens of seconds; it runs without one";
 
 }  // namespace fairway
 

@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/sanitized_for_test.h"
+
 namespace fairway {
 namespace {
 
@@ -174,6 +176,7 @@ TEST(ReshardingTest, DevicesOfOneExecutorCopyWhatCameThereOnceAndReadWhatIsThere
 
 // Measures no seconds: comparing each of n shards with each other one would make 4 billion boxes.
 TEST(ReshardingTest, AsManyShardsAsThereMayBeAreCutInNoTimeWhenTheirPiecesAreFew) {
+  if (kSanitized) GTEST_SKIP() << kTooLarge;
   constexpr int64_t kShards = 1 << 16;
   const std::vector<int32_t> devices = Devices(kShards);
   const std::vector<int64_t> tiles(devices.begin(), devices.end());

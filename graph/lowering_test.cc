@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "graph/program_maker_for_test.h"
 #include "graph/sequence_builder.h"
 #include "graph/specs_for_test.h"
 
@@ -28,58 +29,6 @@ ArraySpec Split(int64_t size, int devices) {
   return {DType::kF32, Shape{{size}},
           *Sharding::Tiled(Positions(devices), {devices}, {tile_of.begin(), tile_of.end()})};
 }
-
-// Slices "a" and "b" of two devices each; "c" is bound to the devices of "a". Computations are
-// f32[4] x inputs -> f32[4] on both devices.
-struct Maker {
-  Maker() {
-    program.name = "test";
-    program.slices = {{"a", 2}, {"b", 2}, {"c", 2}};
-    program.graphs.resize(1);
-    binding.places = {0, 1, 0};
-  }
-  int Computation(const std::string& name, int inputs, int outputs = 1,
-                  std::vector<int32_t> donates = {}) {
-    fairway::Computation made;
-    made.name = name;
-    made.code = std::make_shared<const std::string>("code");
-    made.parameters.assign(inputs, Whole(4, 2));
-    made.results.assign(outputs, Whole(4, 2));
-    program.computations.push_back(made);
-    const auto number = static_cast<int32_t>(program.computations.size()) - 1;
-    for (const int place : {0, 1}) {
-      const ExecutableId id(10 * (number + 1) + place);
-      binding.code[{number, place}] = {
-          id, std::vector<Sequence::Type>(outputs, {DType::kF32, Shape{{4}}, ""}), donates, 64};
-      names[id] = name;
-    }
-    return number;
-  }
-  template <typename Op>
-  ValueRef Add(Op op, int graph = 0) {
-    program.graphs[graph].nodes.push_back({"", "", std::move(op)});
-    return {static_cast<int32_t>(program.graphs[graph].nodes.size()) - 1, 0};
-  }
-  ValueRef Argument(int slice, int graph = 0, bool donated = false) {
-    return Add(ArgumentNode{{slice, Whole(4, 2)}, donated}, graph);
-  }
-  ValueRef Compute(int computation, int slice, std::vector<ValueRef> inputs, int graph = 0) {
-    return Add(ComputeNode{computation, slice, std::move(inputs)}, graph);
-  }
-  ProgramPlan Lowered() {
-    const auto types = CheckProgram(program);
-    EXPECT_TRUE(types.ok()) << types.status();
-    auto plan = Lower(program, *types, binding);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    return *std::move(plan);
-  }
-
-  Program program;
-  ProgramBinding binding;
-  std::map<ExecutableId, std::string> names;
-  // The failed outputs of sequences that FailedBy knew, and all of them.
-  mutable int foreseen = 0, seen = 0;
-};
 
 bool Failed(const std::string& value) { return value.starts_with('!'); }
 
@@ -317,19 +266,6 @@ TEST(Lowering, MemoryIsThatOfTheWindow) {
   EXPECT_EQ(std::get<ProgramPlan::RunSequence>(m.Lowered().steps[0]).temp_bytes, INT64_MAX);
 }
 
-// Instructions before a loop do not make it look at fewer rounds.
-TEST(Lowering, MemoryOfALoopBehindALongProgram) {
-  Maker m;
-  const int f = m.Computation("f", 1), wide = m.Computation("wide", 1, 4);
-  m.program.graphs.resize(2);
-  m.program.graphs[1].results = {m.Compute(wide, 0, {m.Argument(0, 1)}, 1)};
-  ValueRef x = m.Argument(0);
-  for (int i = 0; i < 100'000; ++i) x = m.Compute(f, 0, {x});
-  m.program.graphs[0].results = {m.Add(LoopNode{1, 1000, {x}})};
-  const ProgramPlan plan = m.Lowered();
-  EXPECT_GE(std::get<ProgramPlan::RunSequence>(plan.steps[0]).temp_bytes, 4 * 64 * kSequenceWindow);
-}
-
 TEST(Lowering, OnlyWhatNobodyElseReadsIsDonated) {
   Maker m;
   const int f = m.Computation("f", 2);
@@ -364,22 +300,6 @@ TEST(Lowering, LoopsOverSlicesAreUnrolled) {
   EXPECT_THAT(Text(long_one.status()), HasSubstr("have more than 100000 steps"));
 }
 
-// A loop that computes nothing takes as long to walk through as others.
-TEST(Lowering, LoopsThatOnlySwapAreBoundedToo) {
-  for (const int second : {0, 1}) {  // on one slice; over two
-    Maker m;
-    m.program.graphs.resize(2);
-    const ValueRef a = m.Argument(0, 1), b = m.Argument(second, 1);
-    m.program.graphs[1].results =
-        second == 0 ? std::vector<ValueRef>{b, a} : std::vector<ValueRef>{a, b};
-    const ValueRef loop = m.Add(LoopNode{1, int64_t{1} << 62, {m.Argument(0), m.Argument(second)}});
-    m.program.graphs[0].results = {loop};
-    const auto plan = Lower(m.program, *CheckProgram(m.program), m.binding);
-    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << plan.status();
-    EXPECT_THAT(Text(plan.status()), HasSubstr("have more than"));
-  }
-}
-
 TEST(Lowering, ALoopThatLeavesAllAsItIsIsNotThere) {
   Maker m;
   m.program.graphs.resize(2);
@@ -387,75 +307,6 @@ TEST(Lowering, ALoopThatLeavesAllAsItIsIsNotThere) {
   const ValueRef loop = m.Add(LoopNode{1, int64_t{1} << 62, {m.Argument(0)}});
   m.program.graphs[0].results = {m.Compute(m.Computation("f", 1), 0, {loop})};
   EXPECT_THAT(RunPlan(m, m.Lowered(), {"x"}), ElementsAre("f(x)"));
-}
-
-// Few steps with many results each: the values count, not only the steps.
-TEST(Lowering, LoopsThatMakeManyValuesAreBoundedToo) {
-  for (const int64_t rounds : {64, 2000}) {
-    Maker m;
-    const int wide = m.Computation("wide", 1, 2000);
-    m.program.graphs.resize(2);
-    const ValueRef made = m.Compute(wide, 0, {m.Argument(0, 1)}, 1);
-    const ValueRef there = m.Add(TransferNode{made, {1, Whole(4, 2)}}, 1);
-    m.program.graphs[1].results = {m.Add(TransferNode{there, {0, Whole(4, 2)}}, 1)};
-    m.program.graphs[0].results = {m.Add(LoopNode{1, rounds, {m.Argument(0)}})};
-    const auto plan = Lower(m.program, *CheckProgram(m.program), m.binding);
-    if (rounds == 64) {
-      ASSERT_TRUE(plan.ok()) << plan.status();
-      EXPECT_LE(plan->values.size(), kMaxUnrolledValues);
-    } else {
-      EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(Text(plan.status()), HasSubstr("take and make more than 262144 values"));
-    }
-  }
-}
-
-// Shared bodies double a program with each level.
-TEST(Lowering, WhatIsSmallAsWrittenMayNotBeLargeWrittenOut) {
-  for (const int levels : {16, 17}) {
-    Maker m;
-    const int f = m.Computation("f", 1);
-    m.program.graphs.resize(static_cast<size_t>(levels) + 1);
-    for (int g = 0; g < levels; ++g) {
-      ValueRef x = m.Argument(0, g);
-      for (int twice = 0; twice < 3; ++twice) x = m.Add(LoopNode{g + 1, 1, {x}}, g);
-      m.program.graphs[g].results = {x};
-    }
-    m.program.graphs[levels].results = {m.Compute(f, 0, {m.Argument(0, levels)}, levels)};
-    EXPECT_THAT(Text(CheckProgram(m.program).status()), HasSubstr("at most 1048576 in 16"));
-  }
-}
-
-// Finding the memory of a loop takes at least two walks through it, at each level of nesting.
-TEST(Lowering, LoopsWithinLoopsAreWalkedOnlySoFar) {
-  for (const int steps : {10, 2000}) {
-    Maker m;
-    const int f = m.Computation("f", 1);
-    constexpr int kLevels = 16;
-    m.program.graphs.resize(kLevels + 1);
-    for (int g = 0; g <= kLevels; ++g) {
-      ValueRef x = m.Argument(0, g);
-      if (g < kLevels) x = m.Add(LoopNode{g + 1, 2, {x}}, g);
-      for (int s = 0; g == kLevels && s < steps; ++s) x = m.Compute(f, 0, {x}, g);
-      m.program.graphs[g].results = {x};
-    }
-    const auto plan = Lower(m.program, *CheckProgram(m.program), m.binding);
-    EXPECT_EQ(plan.ok(), steps == 10) << plan.status();
-    EXPECT_THAT(Text(plan.status()), HasSubstr(steps == 10 ? "" : "in loops within loops"));
-  }
-}
-
-// acc = g(acc, transfer(f(x))): each round waits for one more transfer than the round before.
-TEST(Lowering, ALongLoopMayGatherTransfers) {
-  Maker m;
-  const int f = m.Computation("f", 1), g = m.Computation("g", 2);
-  m.program.graphs.resize(2);
-  const ValueRef acc = m.Argument(1, 1), x = m.Argument(0, 1);
-  const ValueRef there = m.Compute(f, 0, {x}, 1);
-  m.program.graphs[1].results = {m.Compute(g, 1, {acc, there}, 1), x};
-  m.program.graphs[0].results = {m.Add(LoopNode{1, 10'000, {m.Argument(1), m.Argument(0)}})};
-  const ProgramPlan plan = m.Lowered();
-  EXPECT_EQ(plan.steps.size(), 20'001u);
 }
 
 TEST(Lowering, ABranchOverSlicesIsRefused) {

@@ -268,30 +268,6 @@ TEST_F(ClusterTest, AReshardPullsBoxesOfShardsFromPeersAndTakesLocalOnesWhereThe
 }
 
 // With n shards made from n, n in the thousands, the pieces' records would take gigabytes.
-TEST_F(ClusterTest, AReshardOfTooManyPiecesIsRefusedAndItsTwoHalvesAreNot) {
-  constexpr int kDevices = 1025;
-  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", kDevices)).ok());
-  session = cluster.sessions().Open("t").value();
-  std::vector<int32_t> all(kDevices);
-  std::iota(all.begin(), all.end(), 0);
-  const auto spec = [](Sharding sharding) {
-    return ArraySpec{DType::kF32, Shape{{kDevices}}, std::move(sharding)};
-  };
-  const Sharding cut = Sharding::Tiled(all, {kDevices}, {all.begin(), all.end()}).value();
-  ASSERT_TRUE(cluster.arrays().Put(session, 1, spec(cut), all).ok());
-  const auto reshard = [&](uint64_t in, Sharding sharding, uint64_t out) {
-    return cluster.arrays()
-        .Reshard(session, {in}, {spec(std::move(sharding))}, CopySemantics::kReuseInput, {out})
-        .status();
-  };
-  EXPECT_EQ(Describe(reshard(1, Sharding::Replicated(all), 2)),
-            "INVALID_ARGUMENT: reshard of f32[1025]: 1024 of its 1025 shards are made of 1049600 "
-            "pieces of the array's 1025 shards, and at most 1048576 are allowed; reshard it onto "
-            "one device or a few first, and from there");
-  EXPECT_EQ(Describe(reshard(1, Sharding::SingleDevice(0), 2)), "OK");
-  EXPECT_EQ(Describe(reshard(2, Sharding::Replicated(all), 3)), "OK");
-}
-
 TEST_F(ClusterTest, ACopyThatEndedWellOfAnArrayThatFailsHasItsError) {
   Start();
   PutReady(1, 0);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/sanitized_for_test.h"
 #include "controller/cluster/array_table.h"
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
@@ -27,7 +28,7 @@ void operator delete(void* block, size_t) noexcept { std::free(block); }
 namespace fairway {
 namespace {
 
-constexpr size_t kMany = 100000;
+constexpr size_t kMany = kSanitized ? 20000 : 100000;
 constexpr size_t kMuch = 32 << 10;
 
 ArraySpec Scalar() { return {DType::kF32, Shape{{}}, Sharding::SingleDevice(0, "")}; }

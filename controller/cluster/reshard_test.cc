@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of the controller's core: resharding, copying to several devices of an executor,
-// and the cost that a request may have.
-#include <numeric>
-
+// Golden dialogues of the controller's core: resharding, and copying to several devices of an
+// executor.
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
 #include "controller/cluster/fleet.h"
@@ -80,41 +78,5 @@ TEST_F(ClusterTest, AReshardCountsAsARecordOfItsSessionUntilItEnds) {
 }
 
 // Each of n shards is made from n, in several arrays.
-TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothing) {
-  constexpr int kDevices = 800;
-  constexpr int kFew = 50;
-  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", kDevices)).ok());
-  session = cluster.sessions().Open("t").value();
-  std::vector<int32_t> all(kDevices);
-  std::iota(all.begin(), all.end(), 0);
-  const std::vector<int32_t> few(all.begin(), all.begin() + kFew);
-  const auto spec = [](Sharding sharding) {
-    return ArraySpec{DType::kF32, Shape{{kDevices}}, std::move(sharding)};
-  };
-  const auto cut = [](const std::vector<int32_t>& devices) {
-    return Sharding::Tiled(devices, {static_cast<int64_t>(devices.size())},
-                           {devices.begin(), devices.end()})
-        .value();
-  };
-  ASSERT_TRUE(cluster.arrays().Put(session, 1, spec(cut(all)), all).ok());
-  ASSERT_TRUE(cluster.arrays().Put(session, 2, spec(cut(few)), few).ok());
-  const ArraySpec copies = spec(Sharding::Replicated(all));
-  const size_t before = cluster.sessions().BacklogOf(session).record_bytes;
-  EXPECT_EQ(
-      Describe(cluster.arrays()
-                   .Reshard(session, {1, 1}, {copies, copies}, CopySemantics::kAlwaysCopy, {3, 4})
-                   .status()),
-      "INVALID_ARGUMENT: reshard of f32[800]: it and the arrays before it in the same request "
-      "are made of more than 1048576 pieces; reshard fewer arrays at once");
-  EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, before);
-  EXPECT_TRUE(
-      cluster.arrays()
-          .Reshard(session, {2}, {spec(Sharding::Replicated(few))}, CopySemantics::kAlwaysCopy, {3})
-          .ok());
-  const size_t bytes = cluster.sessions().BacklogOf(session).record_bytes;
-  EXPECT_GE(bytes, before + kFew * kFew * 336);
-  EXPECT_LE(bytes, before + kFew * kFew * 400);
-}
-
 }  // namespace
 }  // namespace fairway

@@ -19,9 +19,9 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr int kSteps = kSanitized ? 200 : 1000;
-constexpr uint64_t kMany = kSanitized ? 20000 : 100000;
+constexpr uint64_t kMany = kSanitized ? 12000 : 100000;
 constexpr uint64_t kCopied = kSanitized ? 5000 : 100000;
-constexpr int kSome = kSanitized ? 3000 : 20000;
+constexpr int kSome = kSanitized ? 1000 : 20000;
 
 TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   PutReady(1, 0);
@@ -66,6 +66,7 @@ TEST_F(TurnsTest, AWatchOfAProgramsResultsBeginsWhenTheyAreThere) {
 // An argument and a transfer turn rows into columns, so that each of 256 devices takes a piece from
 // every other.
 TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
+  if (kSanitized) GTEST_SKIP() << kTooLarge;
   constexpr int32_t kDevices = 256;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wc", "ic", kDevices)).ok());
   session = cluster.sessions().Open("t").value();
@@ -122,6 +123,7 @@ TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
 
 // There are more busy sessions than get a slice in one turn.
 TEST_F(TurnsTest, ManyBusySessionsDoNotKeepIslandsFromTheirTurn) {
+  if (kSanitized) GTEST_SKIP() << kTooLarge;
   std::vector<std::pair<SessionId, uint64_t>> programs;
   for (int s = 0; s < 12; ++s) {
     session = cluster.sessions().Open("t").value();
@@ -347,14 +349,15 @@ TEST_F(TurnsTest, ASessionThatEndsInAnAnswerGetsNoOther) {
 }
 
 TEST_F(TurnsTest, TheErrorsOfManyResultsAreMadeInSeveralTurns) {
-  handles_.resize(kMany);
-  for (uint64_t i = 0; i < kMany; ++i) handles_[i] = i + 1;
+  constexpr uint64_t kErrors = kSanitized ? 20000 : kMany;
+  handles_.resize(kErrors);
+  for (uint64_t i = 0; i < kErrors; ++i) handles_[i] = i + 1;
   Bounded([&] {
     cluster.arrays().MakeErrors(session, handles_, absl::AbortedError("refused"));
     return true;
   });
   ExpectItGoesOnInTurns([] {});
-  EXPECT_NE(cluster.arrays().Spec(session, kMany), nullptr);
+  EXPECT_NE(cluster.arrays().Spec(session, kErrors), nullptr);
 }
 
 // Two islands of many devices. Rows lie on one, columns are to lie on the other: each column is
