@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "worker/executor/launch_queues.h"
 #include "worker/executor/runtime/runtime.h"
 
 namespace fairway {
@@ -21,7 +22,8 @@ class BufferTable {
   explicit BufferTable(int num_devices) : bytes_(num_devices, 0) {}
 
   // A producer of this shard has started. A second call for the same shard replaces the first.
-  void Expect(ShardRef ref, int device, int64_t bytes);
+  // `coming`: what a launch takes for the shard until its buffer is here; empty: none may.
+  void Expect(ShardRef ref, int device, int64_t bytes, LaunchJob::Input coming = {});
   // Stores the shard's buffer. False: the shard was dropped in the meantime, and so is the buffer.
   bool Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer);
   // Makes `to` the same buffer as `from`. Its bytes count once, until both are dropped.
@@ -30,6 +32,9 @@ class BufferTable {
   bool IsShared(const DeviceBuffer& buffer) const { return shared_.contains(&buffer); }
   // nullptr: the shard is unknown, or has no buffer yet.
   std::shared_ptr<DeviceBuffer> Find(ShardRef ref) const;
+  // Returns the shard as the input of a launch: its buffer, or the output of the launch that
+  // computes it. Empty: there is neither.
+  LaunchJob::Input FindInput(ShardRef ref) const;
   // Removes the shard and returns its buffer and bytes; nothing for an unknown shard. Destroying a
   // large buffer takes long: do not do it in the loop.
   struct Dropped {
@@ -46,7 +51,7 @@ class BufferTable {
   struct Entry {
     int device = 0;
     int64_t bytes = 0;
-    std::shared_ptr<DeviceBuffer> buffer;
+    LaunchJob::Input input;  // its `buffer` is that of the shard, once it is here
   };
   std::map<ShardRef, Entry> entries_;
   std::map<const DeviceBuffer*, std::set<ShardRef>> shared_;  // buffers that are several shards

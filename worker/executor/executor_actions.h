@@ -22,11 +22,13 @@ class ExecutorActions {
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
 
-  // Runs `node` now. Its inputs are ready, with one exception: inputs of a launch on one device, or
-  // of a gang whose code follows (InstallDone), may still be computed by earlier launches of that
-  // kind on the same devices. Finds the buffers by ShardRef; launches in the order of these calls
-  // (gangs from one thread, launches on one device from another); stores the outputs under their
-  // ShardRefs; then calls Core::LaunchDone with the bytes of each of launch.inline_shards.
+  // Runs `node` now. The controller has been told that its code is loaded; if that is not so, it
+  // fails with INTERNAL. Its inputs are ready, with one exception: inputs of a launch on one
+  // device, or of a gang whose code follows (InstallDone), may still be computed by earlier
+  // launches of that kind on the same devices. Finds the buffers by ShardRef; launches in the order
+  // of these calls (gangs from one thread, launches on one device from another); stores the outputs
+  // under their ShardRefs; then calls Core::LaunchDone with the bytes of each of
+  // launch.inline_shards.
   virtual void StartLaunch(const PrepareLaunch& node, const Launch& launch) = 0;
 
   // Brings one shard here: from another device of this executor, from a peer or from the

@@ -67,12 +67,6 @@ void ExecutorSession::End() {
   pulls_.clear();
   exchanges_->Close(absl::UnavailableError("the executor's registration has ended"));
   plane_.reset();
-  // Launches that were not passed to the launch threads will not run.
-  in_flight_ -= gangs_.size() + singles_.size();
-  gangs_.clear();
-  singles_.clear();
-  coming_.clear();
-  not_handed_.clear();
   core_.Reset();
   executables_.clear();
 }
@@ -98,8 +92,6 @@ void ExecutorSession::Load(const InstallExecutable& install) {
   auto loaded = Poster(
       "code loaded", [this, executable, id = install.executable, alone = install.members.empty()](
                          absl::StatusOr<std::shared_ptr<LoadedExecutable>> result) {
-        executable->loading = false;
-        executable->status = result.status();
         if (result.ok()) {
           executable->loaded = *std::move(result);
           executable->follows =
@@ -108,9 +100,7 @@ void ExecutorSession::Load(const InstallExecutable& install) {
         }
         if (ended_) return;
         const auto held = executables_.find(id);  // end() if it was dropped in the meantime
-        core_.InstallDone(id, executable->status,
-                          held != executables_.end() && held->second->follows);
-        Dispatch();
+        core_.InstallDone(id, result.status(), held != executables_.end() && held->second->follows);
       });
   std::shared_ptr<Exchange> exchange;
   if (!install.members.empty()) exchange = exchanges_->Make(install.members, install.member);
@@ -152,105 +142,69 @@ std::vector<LaunchJob::Output> OutputsOf(const PrepareLaunch& node,
 
 void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (launch.ahead) report_pace_.LaunchedAhead();
-  Launched launched{node.node, node.outputs, launch.inline_shards, nullptr,
+  LaunchJob job;
+  Launched launched{node.node, node.outputs, launch.inline_shards, job.outputs,
                     launch.gang ? launch.launch_id : LaunchId()};
-  Queued queued;
-  launched.made = queued.job.outputs;
   const auto executable = executables_.find(node.executable);
-  const bool followed =
-      node.devices.size() == 1 || (executable != executables_.end() && executable->second->follows);
+  const bool loaded = executable != executables_.end() && executable->second->loaded != nullptr;
+  const bool followed = node.devices.size() == 1 || (loaded && executable->second->follows);
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const GroupPart& part = node.outputs[o];
     for (size_t d = 0; d < part.shards.size(); ++d) {
       const LocalShard& shard = part.shards[d];
-      const ShardRef ref{part.group, shard.shard};
-      buffers_.Expect(ref, shard.device, ByteSize(part.dtype, shard.shape).value_or(0));
-      if (followed) coming_[ref] = {node.node, queued.job.outputs, d, o};
+      LaunchJob::Input coming;
+      if (followed) coming = {nullptr, job.outputs, d, o};
+      buffers_.Expect({part.group, shard.shard}, shard.device,
+                      ByteSize(part.dtype, shard.shape).value_or(0), std::move(coming));
     }
   }
   // On other runtimes a read would keep the output from being donated to a later launch, and a read
   // after the launch costs nothing.
   if (context_.runtime->info().gang_inputs == ArrivalRule::kExternal)
-    queued.job.reads = OutputsOf(node, launch.inline_shards);
-  queued.gang = launch.gang || node.devices.size() > 1;
-  queued.job.devices = Ints(node.devices);
-  queued.job.non_donatable = Ints(launch.non_donatable);
-  queued.job.launch_id = launch.launch_id.value;
-  absl::Status problem;
-  if (executable == executables_.end()) {
-    problem = Error(absl::StatusCode::kInternal, "node {}: executable {} is not installed here",
-                    node.node, node.executable);
-  } else {
-    queued.executable = executable->second;
-  }
-  for (const auto& row : node.inputs) {
-    auto& to = queued.job.inputs.emplace_back();
-    for (const ShardRef ref : row) {
-      LaunchJob::Input& input = to.emplace_back();
-      input.buffer = buffers_.Find(ref);
-      if (input.buffer != nullptr) {
-        if (buffers_.IsShared(*input.buffer))
-          queued.job.non_donatable.push_back(static_cast<int>(to.size()) - 1);
-        continue;
-      }
-      if (const auto coming = coming_.find(ref); coming != coming_.end()) {
-        input.from = coming->second.made;
-        input.device = coming->second.device;
-        input.output = coming->second.output;
-        queued.after.push_back(coming->second.node);
-      } else if (problem.ok()) {
-        problem = Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}",
-                        node.node, ref.shard, ref.group);
-      }
-    }
-  }
+    job.reads = OutputsOf(node, launch.inline_shards);
+  job.request.devices = Ints(node.devices);
+  job.request.non_donatable = Ints(launch.non_donatable);
+  job.request.launch_id = launch.launch_id.value;
+  const bool gang = launch.gang || node.devices.size() > 1;
   ++in_flight_;
   ++launches_;
-  if (queued.gang) ++gangs_launched_;
-  auto end =
+  if (gang) ++gangs_launched_;
+  job.done =
       Poster("launch ended", [this, launched = std::move(launched)](absl::Status status) mutable {
         LaunchEnded(std::move(launched), std::move(status));
       });
+  absl::Status problem = FindInputs(node, job);
+  if (!loaded)
+    problem = Error(absl::StatusCode::kInternal, "node {}: executable {} is not loaded here",
+                    node.node, node.executable);
   if (!problem.ok()) {
-    queued.job.outputs->status = problem;
-    return end(problem);
+    job.outputs->status = problem;
+    return job.done(problem);
   }
-  queued.node = node.node;
-  not_handed_.insert(node.node);
-  queued.job.done = std::move(end);
-  (queued.gang ? gangs_ : singles_).push_back(std::move(queued));
-  Dispatch();
+  job.executable = executable->second->loaded;
+  if (gang) {
+    context_.launches->LaunchGang(std::move(job));
+  } else {
+    context_.launches->LaunchSingle(std::move(job));
+  }
 }
 
-void ExecutorSession::Dispatch() {
-  const auto go = [this](Queued& queued) {
-    not_handed_.erase(queued.node);
-    if (!queued.executable->status.ok()) {
-      queued.job.outputs->status = queued.executable->status;
-      return queued.job.done(queued.executable->status);
-    }
-    queued.job.executable = queued.executable->loaded;
-    if (queued.gang) {
-      context_.launches->LaunchGang(std::move(queued.job));
-    } else {
-      context_.launches->LaunchSingle(std::move(queued.job));
-    }
-  };
-  while (!gangs_.empty() && !gangs_.front().executable->loading) {
-    go(gangs_.front());
-    gangs_.pop_front();
-  }
-  std::deque<Queued> waiting;
-  for (Queued& queued : singles_) {
-    const bool early = std::any_of(queued.after.begin(), queued.after.end(),
-                                   [this](NodeId node) { return not_handed_.contains(node); });
-    if (queued.executable->loading || early) {
-      waiting.push_back(std::move(queued));
-    } else {
-      go(queued);
+absl::Status ExecutorSession::FindInputs(const PrepareLaunch& node, LaunchJob& job) const {
+  for (const auto& row : node.inputs) {
+    auto& to = job.inputs.emplace_back();
+    to.reserve(row.size());
+    for (const ShardRef ref : row) {
+      LaunchJob::Input& input = to.emplace_back(buffers_.FindInput(ref));
+      if (input.buffer != nullptr) {
+        if (buffers_.IsShared(*input.buffer))
+          job.request.non_donatable.push_back(static_cast<int>(to.size()) - 1);
+      } else if (input.from == nullptr) {
+        return Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}",
+                     node.node, ref.shard, ref.group);
+      }
     }
   }
-  singles_ = std::move(waiting);
+  return absl::OkStatus();
 }
 
 void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
@@ -265,7 +219,6 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
     const GroupPart& part = launched.outputs[o];
     for (size_t d = 0; d < part.shards.size(); ++d) {
       const ShardRef ref{part.group, part.shards[d].shard};
-      coming_.erase(ref);
       if (!status.ok()) {
         buffers_.Drop(ref);
       } else if (d < made.size()) {

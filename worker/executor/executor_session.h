@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -99,11 +97,8 @@ class ExecutorSession final : public ExecutorActions {
   uint64_t highest_launch_id() const { return core_.highest_launch_id(); }
 
  private:
-  // Code: loading, loaded, or the error of loading it.
   struct Executable {
-    bool loading = true;
-    absl::Status status;
-    std::shared_ptr<LoadedExecutable> loaded;
+    std::shared_ptr<LoadedExecutable> loaded;  // nullptr: it is being loaded, or could not be
     // Gangs of it may be launched after the gangs that compute their inputs, before these end.
     bool follows = false;
   };
@@ -114,13 +109,6 @@ class ExecutorSession final : public ExecutorActions {
     std::vector<ShardRef> inline_shards;
     std::shared_ptr<LaunchOutputs> made;
     LaunchId gang;  // 0: no gang
-  };
-  struct Queued {
-    NodeId node;
-    std::shared_ptr<Executable> executable;
-    LaunchJob job;
-    bool gang = false;
-    std::vector<NodeId> after;  // launches whose outputs it reads
   };
   // A shard that is being received, or a piece of it.
   struct Receiving {
@@ -174,8 +162,9 @@ class ExecutorSession final : public ExecutorActions {
                       std::vector<Report::Inlined> inlined);
   // Does what report_pace_ says.
   void Follow(ReportPace::Next next);
-  // Passes the launches that can go to the launch queues.
-  void Dispatch();
+  // Makes the buffers, or the launches that compute them, the inputs of `job`.
+  // INTERNAL: an input is neither here nor being computed.
+  absl::Status FindInputs(const PrepareLaunch& node, LaunchJob& job) const;
   void LaunchEnded(Launched launched, absl::Status status);
   // Reads these shards and passes the bytes of those that can be read to `done`. `done` runs in the
   // loop, within this call if all bytes are there.
@@ -207,18 +196,6 @@ class ExecutorSession final : public ExecutorActions {
   std::string controller_endpoint_;
   Incarnation controller_;
   std::map<ExecutableId, std::shared_ptr<Executable>> executables_;
-  // The future places of the outputs of launches that have not ended.
-  struct Coming {
-    NodeId node;
-    std::shared_ptr<LaunchOutputs> made;
-    size_t device = 0, output = 0;
-  };
-  std::map<ShardRef, Coming> coming_;
-  std::set<NodeId> not_handed_;  // launches in gangs_ and singles_
-  // Launches that wait for code to be loaded. A gang waits for those before it as well, since gangs
-  // keep launch order; each single program waits for itself.
-  std::deque<Queued> gangs_;
-  std::deque<Queued> singles_;
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
   ReportPace report_pace_{context_.island_workers};

@@ -18,46 +18,34 @@ struct Pending {
   }
 };
 
-// Returns the error of the first input, in argument order, whose launch failed; OK: all are there.
-absl::Status TakeInputs(const LaunchJob& job,
-                        std::vector<std::vector<std::shared_ptr<DeviceBuffer>>>& out) {
-  for (const auto& row : job.inputs) {
-    auto& to = out.emplace_back();
+// Fills in the request's inputs, which live as long as job.inputs. Returns the error of the first
+// input, in argument order, whose launch failed; OK: all are there.
+absl::Status TakeInputs(LaunchJob& job) {
+  job.request.inputs.reserve(job.inputs.size());
+  for (auto& row : job.inputs) {
+    auto& to = job.request.inputs.emplace_back();
     to.reserve(row.size());
-    for (const LaunchJob::Input& input : row) {
-      if (input.from == nullptr) {
-        to.push_back(input.buffer);
-        continue;
+    for (LaunchJob::Input& input : row) {
+      if (input.from != nullptr) {
+        if (!input.from->status.ok()) return input.from->status;
+        input.buffer = input.from->buffers.at(input.device).at(input.output);
       }
-      if (!input.from->status.ok()) return input.from->status;
-      to.push_back(input.from->buffers.at(input.device).at(input.output));
+      to.push_back(input.buffer.get());
     }
   }
   return absl::OkStatus();
 }
 
 void RunLaunch(Runtime& runtime, LaunchJob job) {
-  std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> inputs;
   const auto fail = [&](absl::Status status) {
     job.outputs->status = status;
     job.done(std::move(status));
   };
-  if (absl::Status status = TakeInputs(job, inputs); !status.ok()) return fail(std::move(status));
-  LaunchRequest request;
-  request.executable = job.executable.get();
-  request.devices = std::move(job.devices);
-  request.non_donatable = std::move(job.non_donatable);
-  request.launch_id = job.launch_id;
-  request.host_calls = std::move(job.host_calls);
-  request.inputs.reserve(inputs.size());
-  for (const auto& row : inputs) {
-    auto& to = request.inputs.emplace_back();
-    to.reserve(row.size());
-    for (const auto& buffer : row) to.push_back(buffer.get());
-  }
+  if (absl::Status status = TakeInputs(job); !status.ok()) return fail(std::move(status));
+  job.request.executable = job.executable.get();
   auto pending = std::make_shared<Pending>();
   pending->done = std::move(job.done);
-  auto result = runtime.Launch(request, [pending](absl::Status status) {
+  auto result = runtime.Launch(job.request, [pending](absl::Status status) {
     pending->status = std::move(status);
     pending->PartEnded();
   });
@@ -94,7 +82,7 @@ LaunchQueues::~LaunchQueues() = default;
 void LaunchQueues::LaunchGang(LaunchJob job) { Launch(gangs_, std::move(job)); }
 
 void LaunchQueues::LaunchSingle(LaunchJob job) {
-  const size_t device = job.devices.empty() ? 0 : job.devices[0];
+  const size_t device = job.request.devices.empty() ? 0 : job.request.devices[0];
   if (device >= singles_.size()) {
     return job.done(
         InvalidArgument("no local device {}: this executor has {}", device, singles_.size()));
@@ -115,7 +103,7 @@ void LaunchQueues::Launch(Queue& queue, LaunchJob job) {
       std::move(done)(std::move(status));
     });
   };
-  job.host_calls = host_calls_;
+  job.request.host_calls = host_calls_;
   if (here) return RunLaunch(*runtime_, std::move(job));
   queue.thread.Run([runtime = runtime_, &queue, job = std::move(job)]() mutable {
     if (queue.ends == nullptr) return RunLaunch(*runtime, std::move(job));

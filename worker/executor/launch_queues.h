@@ -38,17 +38,15 @@ struct LaunchJob {
     std::shared_ptr<LaunchOutputs> from;  // set: the input is from->buffers[device][output]
     size_t device = 0, output = 0;
   };
+  // What the runtime gets. LaunchQueues fills in `executable`, `inputs` and `host_calls`.
+  LaunchRequest request;
   std::shared_ptr<LoadedExecutable> executable;
-  std::vector<int> devices;
   std::vector<std::vector<Input>> inputs;  // [device][argument]
-  std::vector<int> non_donatable;
   // Outputs that are read with the launch, so that their bytes come with its end.
   struct Output {
     size_t device = 0, output = 0;
   };
   std::vector<Output> reads;
-  uint64_t launch_id = 0;
-  std::shared_ptr<ffi::HostCalls> host_calls;  // LaunchQueues fills it in
   std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
   // Called once, on any thread, perhaps within LaunchGang or LaunchSingle, when the execution has
   // ended. OK: `outputs` are computed and `reads` are read.

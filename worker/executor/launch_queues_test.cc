@@ -36,9 +36,9 @@ class LaunchQueuesTest : public testing::Test {
                 End& end) {
     LaunchJob job;
     job.executable = executable;
-    job.devices = std::move(devices);
-    job.launch_id = ++last_id_;
-    for (const int device : job.devices) {
+    job.request.devices = std::move(devices);
+    job.request.launch_id = ++last_id_;
+    for (const int device : job.request.devices) {
       auto input =
           runtime_.FromHost(Blob::Copy(std::string(8, 0)), DType::kF32, Shape{{2}}, device, "");
       EXPECT_TRUE(input.ok()) << input.status();
