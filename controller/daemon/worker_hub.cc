@@ -201,9 +201,11 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   registered->set_deadline_ms(options_.deadline.count());
   registered->set_data_endpoint(options_.data_endpoint);
   Reply(peer, reply);
-  executor->links = &links_.try_emplace(spec->island, options_.links).first->second;
-  executor->links->Join(*id, peer.link.get());
-  SendSoon();
+  std::unique_ptr<Island>& island = islands_[spec->island];
+  if (island == nullptr) island.reset(new Island{IslandLinks(options_.links)});
+  executor->island = island.get();
+  island->links.Join(*id, peer.link.get());
+  SendSoon(*island);
   for (auto& [to, command] : early) Send(to, std::move(command));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
                spec->island, spec->num_devices, spec->platform_name, message.host(), message.pid());
@@ -395,25 +397,29 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   // Commands that let the executor begin nothing leave together with one that does.
   const bool lingers =
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
-  if (const absl::Status status = executor.links->Append(id, *std::move(body), lingers);
+  if (const absl::Status status = executor.island->links.Append(id, *std::move(body), lingers);
       !status.ok())
     return RefuseCommand(executor, status);
   ++commands_sent_;
-  if (executor.links->wants_send()) SendSoon();
+  if (executor.island->links.wants_send()) SendSoon(*executor.island);
 }
 
-void WorkerHub::SendSoon() {
-  if (std::exchange(send_posted_, true)) return;
+void WorkerHub::SendSoon(Island& island) {
+  if (std::exchange(island.due, true)) return;
+  due_.push_back(&island);
+  if (due_.size() > 1) return;
   loop_.Post("send commands", [this, alive = alive_] {
     if (!*alive) return;
-    send_posted_ = false;
-    for (auto& [island, links] : links_) links.Send(now_(), sent_);
+    for (Island* const next : std::exchange(due_, {})) {
+      next->due = false;
+      next->links.Send(now_(), sent_);
+    }
   });
 }
 
 void WorkerHub::LeaveLog(const Executor& executor) {
-  executor.links->Leave(executor.id);
-  SendSoon();
+  executor.island->links.Leave(executor.id);
+  SendSoon(*executor.island);
 }
 
 void WorkerHub::RefuseCommand(Executor& executor, const absl::Status& why) {
@@ -441,25 +447,25 @@ void WorkerHub::OnLogReport(Peer& peer, const Frame& frame) {
     return;
   ++received_.messages;
   received_.bytes += kFrameHeaderBytes + frame.payload.size();
-  if (const absl::Status status = executor.links->Take(peer.executor, frame.payload);
+  if (const absl::Status status = executor.island->links.Take(peer.executor, frame.payload);
       !status.ok()) {
     spdlog::warn("worker {} sent a bad report of the log: {}", peer.worker, Text(status));
     Finish(peer);
     return ExecutorLinkEnded(peer,
                              fmt::format("it sent a bad report of the log ({})", Text(status)));
   }
-  if (executor.links->wants_send()) SendSoon();
+  if (executor.island->links.wants_send()) SendSoon(*executor.island);
 }
 
 size_t WorkerHub::open_entries() const {
   size_t open = 0;
-  for (const auto& [island, links] : links_) open += links.open();
+  for (const auto& [name, island] : islands_) open += island->links.open();
   return open;
 }
 
 absl::Status WorkerHub::CheckInvariants() const {
-  for (const auto& [island, links] : links_) {
-    FAIRWAY_RETURN_IF_ERROR(Annotate(links.CheckInvariants(), "the log of " + island));
+  for (const auto& [name, island] : islands_) {
+    FAIRWAY_RETURN_IF_ERROR(Annotate(island->links.CheckInvariants(), "the log of " + name));
   }
   return absl::OkStatus();
 }

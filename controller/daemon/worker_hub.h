@@ -141,6 +141,7 @@ class WorkerHub {
   enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kPulse, kDone };
   struct Peer;
   struct Executor;
+  struct Island;
   struct Supervisor;
   struct Compilation;
 
@@ -177,8 +178,8 @@ class WorkerHub {
   bool Restarting(const std::string& island) const;
   // Sends the executor no more entries.
   void LeaveLog(const Executor& executor);
-  // Posts the sending of the logs to the loop.
-  void SendSoon();
+  // Has the island's log sent when control returns to the loop.
+  void SendSoon(Island& island);
   // Ends an executor that a command cannot be sent to.
   void RefuseCommand(Executor& executor, const absl::Status& why);
   Executor* FindExecutor(const std::string& worker);
@@ -199,8 +200,9 @@ class WorkerHub {
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes_;
-  std::map<std::string, IslandLinks> links_;  // by island
-  bool send_posted_ = false;
+  std::map<std::string, std::unique_ptr<Island>> islands_;  // by name
+  // Islands whose logs have something to send. If there are any, their sending is posted.
+  std::vector<Island*> due_;
   LinkTraffic sent_;
   LinkTraffic received_;
   uint64_t commands_sent_ = 0;

@@ -117,7 +117,10 @@ void WorkerHub::Forget(ExecutorId id) {
           executors_, [&](const auto& other) { return other.second->spec.island == spec.island; }))
     return;
   restarts_.erase(spec.island);
-  links_.erase(spec.island);
+  if (const auto island = islands_.find(spec.island); island != islands_.end()) {
+    std::erase(due_, island->second.get());
+    islands_.erase(island);
+  }
   std::erase_if(transferred_bytes_, [&](const auto& entry) {
     return entry.first.first == spec.island || entry.first.second == spec.island;
   });
@@ -156,7 +159,7 @@ void WorkerHub::Tick() {
       DeclareLost(*executor, executor->link_cause);
     }
   }
-  for (auto& [island, links] : links_) links.SendAll(now, sent_);
+  for (const auto& [name, island] : islands_) island->links.SendAll(now, sent_);
 }
 
 void WorkerHub::NoteStalled(Peer& peer, Clock::time_point now) {

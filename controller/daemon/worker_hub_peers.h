@@ -38,11 +38,17 @@ struct WorkerHub::Executor {
   std::string host;
   int64_t pid = 0;
   uint64_t peer = 0;
-  IslandLinks* links = nullptr;  // of its island
+  Island* island = nullptr;
   Clock::time_point cause_due;
   std::string link_cause;
   std::string refused;  // why it gets no more commands; its end is posted
   LoopLoad load;
+};
+
+// An island to which an executor has registered.
+struct WorkerHub::Island {
+  IslandLinks links;
+  bool due = false;  // it is in due_
 };
 
 struct WorkerHub::Supervisor {
