@@ -2,6 +2,7 @@
 // The service over real gRPC on loopback, used as jaxlib's client uses it.
 #include "controller/ifrt/grpc_service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/inspection.h"
 #include "controller/ifrt/test_cluster.h"
 #include "ifrt/service.grpc.pb.h"
 
@@ -20,6 +22,15 @@ namespace {
 namespace proxy = xla::ifrt::proxy;
 using proxy::GrpcIfrtService;
 using ::testing::HasSubstr;
+
+// Unfinished nodes above which a session is not read; four times as many while it waits for bytes.
+constexpr size_t kMostNodes = 1000;
+
+IfrtSessionOptions FewNodes() {
+  IfrtSessionOptions options;
+  options.caps.max_queued_nodes = kMostNodes;
+  return options;
+}
 
 class GrpcServiceTest : public testing::Test {
  protected:
@@ -54,10 +65,14 @@ class GrpcServiceTest : public testing::Test {
       Pump();
     });
   }
-  size_t Sessions() {
+  template <typename Look>
+  size_t InLoop(Look look) {
     std::promise<size_t> result;
-    loop_.Post("count", [&] { result.set_value(cluster_.door().num_sessions()); });
+    loop_.Post("look", [&] { result.set_value(look()); });
     return result.get_future().get();
+  }
+  size_t Sessions() {
+    return InLoop([&] { return cluster_.door().num_sessions(); });
   }
 
   // A client's stream.
@@ -72,9 +87,12 @@ class GrpcServiceTest : public testing::Test {
       EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
       return Ask(std::move(request));
     }
-    proxy::IfrtResponse Ask(proxy::IfrtRequest request) {
+    void Say(proxy::IfrtRequest request) {
       request.mutable_request_metadata()->set_op_id(next_op++);
       EXPECT_TRUE(stream->Write(request));
+    }
+    proxy::IfrtResponse Ask(proxy::IfrtRequest request) {
+      Say(std::move(request));
       proxy::IfrtResponse response;
       EXPECT_TRUE(stream->Read(&response));
       return response;
@@ -125,7 +143,7 @@ class GrpcServiceTest : public testing::Test {
   }
 
   EventLoop loop_;
-  TestCluster cluster_;
+  TestCluster cluster_{0, -1, FewNodes()};
   IfrtGrpcService service_{&loop_, &cluster_.door()};
   std::unique_ptr<grpc::Server> server_;
   std::thread loop_thread_;
@@ -257,6 +275,30 @@ TEST_F(GrpcServiceTest, AClientsEndFreesItsSession) {
     std::this_thread::yield();
   EXPECT_EQ(Sessions(), 0u);
   EXPECT_EQ(service_.num_streams(), 0u);
+}
+
+// Each request takes a turn of its own.
+TEST_F(GrpcServiceTest, NoMoreLongRequestsAreHandledWhileTooMuchOfTheirWorkWaits) {
+  constexpr size_t kCopies = 2000;
+  const auto session = Open(), other = Open();
+  session->Ask(Make(4));  // its bytes do not come
+  uint64_t next = 6;
+  for (int i = 0; i < 20; ++i) {
+    proxy::IfrtRequest request;
+    proxy::CopyArraysRequest& copy = *request.mutable_copy_arrays_request();
+    copy.set_copy_semantics(xla::ifrt::proto::ARRAY_COPY_SEMANTICS_ALWAYS_COPY);
+    for (size_t c = 0; c < kCopies; ++c) {
+      copy.add_array_handles(5);
+      copy.add_result_handles(next++);
+    }
+    session->Say(std::move(request));
+  }
+  size_t most = 0;
+  for (int looks = 0; looks < 300 || most < kCopies; ++looks) {
+    other->Ask("init_request {}");
+    most = std::max(most, InLoop([&] { return cluster_.cluster().inspection().counts().nodes; }));
+  }
+  EXPECT_LE(most, 4 * kMostNodes + 2 * kCopies);
 }
 
 TEST_F(GrpcServiceTest, ShutdownAnswersWithUnavailableUntilTheClientLeaves) {

@@ -36,10 +36,11 @@ BytesRef Zeros(int64_t bytes) {
 
 }  // namespace
 
-TestCluster::TestCluster(int64_t device_memory, int64_t stored_array_bytes)
+TestCluster::TestCluster(int64_t device_memory, int64_t stored_array_bytes,
+                         IfrtSessionOptions sessions)
     : cluster_({.stored_array_bytes = stored_array_bytes}, this),
       compiler_(&cluster_, this),
-      door_(&cluster_, &compiler_) {
+      door_(&cluster_, &compiler_, sessions) {
   a = cluster_.fleet().ExecutorUp(Worker("wa", "ia", device_memory)).value();
   b = cluster_.fleet().ExecutorUp(Worker("wb", "ib", device_memory)).value();
 }

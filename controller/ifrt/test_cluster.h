@@ -23,7 +23,8 @@ class TestCluster : public ClusterActions, public CompileBackend {
  public:
   // `device_memory`: bytes per device; 0: no limit. `stored_array_bytes` as in ClusterOptions; by
   // default uploads go to their devices at once.
-  explicit TestCluster(int64_t device_memory = 0, int64_t stored_array_bytes = -1);
+  explicit TestCluster(int64_t device_memory = 0, int64_t stored_array_bytes = -1,
+                       IfrtSessionOptions sessions = {});
 
   Cluster& cluster() { return cluster_; }
   CompileService& compiler() { return compiler_; }
