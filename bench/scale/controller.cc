@@ -152,7 +152,7 @@ void Controller::OnReport(ExecutorId executor, Incarnation incarnation, Report r
   cluster_.fleet().OnReport(executor, incarnation, std::move(report));
 }
 
-void Controller::Compile(IslandId, std::shared_ptr<const std::string> program,
+void Controller::Compile(SessionId, IslandId, std::shared_ptr<const std::string> program,
                          v1::CompileOptions options,
                          std::function<void(absl::StatusOr<CompiledCode>)> done) {
   absl::StatusOr<CompileResult> made = compiler_->Compile(*program, options);

@@ -65,7 +65,7 @@ class Controller final : public ClusterActions,
   void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
 
   // CompileBackend
-  void Compile(IslandId island, std::shared_ptr<const std::string> program,
+  void Compile(SessionId session, IslandId island, std::shared_ptr<const std::string> program,
                v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 

@@ -99,12 +99,12 @@ KnownProgram::KnownProgram(std::shared_ptr<const std::string> bytes)
     : bytes(std::move(bytes)), sha256(Digest(*this->bytes)) {}
 
 struct CompileService::Waiter {
-  IslandId island;
-  std::vector<DeviceId> devices;
+  Target target;
   Done done;
 };
 
 struct CompileService::Entry : std::enable_shared_from_this<Entry> {
+  SessionId session;  // the first that wanted it
   std::string platform;
   bool ready = false;
   uint64_t last_use = 0;
@@ -159,19 +159,19 @@ absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
   return Error(absl::StatusCode::kNotFound, "there is no island {}", island);
 }
 
-void CompileService::Compile(KnownProgram program, v1::CompileOptions options, IslandId island,
-                             const std::vector<DeviceId>& devices, Done done) {
+void CompileService::Compile(KnownProgram program, v1::CompileOptions options, Target target,
+                             Done done) {
   if (options.num_replicas() != 1)
     return done(Error(absl::StatusCode::kUnimplemented,
                       "a program of {} replicas is not served; use partitions (jit with a "
                       "sharding, or shard_map)",
                       options.num_replicas()));
-  CompileFor(program, Normalized(std::move(options)), {island, devices, std::move(done)});
+  CompileFor(program, Normalized(std::move(options)), {std::move(target), std::move(done)});
 }
 
 void CompileService::CompileFor(const KnownProgram& program, const v1::CompileOptions& options,
                                 Waiter waiter) {
-  const IslandId island = waiter.island;
+  const IslandId island = waiter.target.island;
   const absl::StatusOr<std::string> platform = PlatformOf(island);
   if (!platform.ok()) return waiter.done(platform.status());
   const std::string key = program.sha256 + Digest(options.SerializeAsString()) + *platform;
@@ -184,6 +184,7 @@ void CompileService::CompileFor(const KnownProgram& program, const v1::CompileOp
     return;
   }
   entry = std::make_shared<Entry>();
+  entry->session = waiter.target.session;
   entry->platform = *platform;
   entry->last_use = next_use_++;
   entry->waiting.push_back(std::move(waiter));
@@ -194,7 +195,7 @@ void CompileService::CompileFor(const KnownProgram& program, const v1::CompileOp
 void CompileService::Ask(IslandId island, const std::string& key, const KnownProgram& program,
                          const v1::CompileOptions& options) {
   backend_->Compile(
-      island, program.bytes, options,
+      entries_.at(key)->session, island, program.bytes, options,
       [this, island, key, program, options, alive = alive_](absl::StatusOr<CompiledCode> result) {
         if (*alive) Compiled(island, key, program, options, std::move(result));
       });
@@ -310,16 +311,18 @@ void CompileService::ForgetIsland(IslandId island) { Unload(UnusedOn(island)); }
 void CompileService::Answer(Entry& entry, const KnownProgram& program,
                             const v1::CompileOptions& options, Waiter waiter) {
   // The island may have been forgotten meanwhile.
-  if (const auto there = PlatformOf(waiter.island); !there.ok()) return waiter.done(there.status());
+  if (const auto there = PlatformOf(waiter.target.island); !there.ok())
+    return waiter.done(there.status());
   if (entry.metadata->names_devices()) {
-    const std::vector<int32_t> ordinals = Ordinals(waiter.devices);
+    const std::vector<int32_t> ordinals = Ordinals(waiter.target.devices);
     if (!std::ranges::equal(ordinals, options.devices())) {
       v1::CompileOptions own = options;
       own.mutable_devices()->Assign(ordinals.begin(), ordinals.end());
       return CompileFor(program, own, std::move(waiter));
     }
   }
-  const absl::StatusOr<ExecutableId> id = Define(entry, waiter.island, waiter.devices);
+  const absl::StatusOr<ExecutableId> id =
+      Define(entry, waiter.target.island, waiter.target.devices);
   if (!id.ok()) return waiter.done(id.status());
   std::weak_ptr<const void>& held = held_[*id];
   std::shared_ptr<const void> hold = held.lock();

@@ -31,10 +31,11 @@ struct CompiledCode {
 class CompileBackend {
  public:
   virtual ~CompileBackend() = default;
+  // `session`: whose program it is. Work that grows with its size is done by sessions in turn.
   // `done` runs in the loop, once. UNAVAILABLE: no worker of the island is connected, or the one
   // that was asked went away; a fault of the program never gives this code.
-  virtual void Compile(IslandId island, std::shared_ptr<const std::string> program,
-                       v1::CompileOptions options,
+  virtual void Compile(SessionId session, IslandId island,
+                       std::shared_ptr<const std::string> program, v1::CompileOptions options,
                        std::function<void(absl::StatusOr<CompiledCode>)> done) = 0;
 };
 
@@ -70,6 +71,12 @@ struct CompiledProgram {
 class CompileService {
  public:
   using Done = std::function<void(absl::StatusOr<CompiledProgram>)>;
+  // For whom a program is compiled, and where it is to run.
+  struct Target {
+    SessionId session;
+    IslandId island;
+    std::vector<DeviceId> devices;  // cluster-wide, of the island, in the order of the assignment
+  };
   static constexpr int64_t kCacheBytes = int64_t{1} << 30;
 
   // Code that no session has a handle for is kept for later sessions until all code together passes
@@ -77,11 +84,9 @@ class CompileService {
   CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes = kCacheBytes);
   ~CompileService();
 
-  // `options.devices` is ignored. `devices` (cluster-wide, of one island) are where the program is
-  // to run, in the order of the device assignment; for portable code, the one device meant. `done`
-  // runs in this call when the answer is cached.
-  void Compile(KnownProgram program, v1::CompileOptions options, IslandId island,
-               const std::vector<DeviceId>& devices, Done done);
+  // `options.devices` is ignored. The target of portable code is the one device meant. `done` runs
+  // in this call when the answer is cached.
+  void Compile(KnownProgram program, v1::CompileOptions options, Target target, Done done);
 
   // The code of `id` for other devices of an island of the same platform, defined in the cluster;
   // for portable code, which runs on any one device. NOT_FOUND: this service did not make it.
@@ -118,7 +123,7 @@ class CompileService {
   std::vector<int32_t> Ordinals(const std::vector<DeviceId>& devices) const;
   absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
                                       const std::vector<DeviceId>& devices);
-  // Asks a worker of `island` to compile.
+  // Asks a worker of `island` to compile what entries_[key] is for.
   void Ask(IslandId island, const std::string& key, const KnownProgram& program,
            const v1::CompileOptions& options);
   void Compiled(IslandId asked, const std::string& key, const KnownProgram& program,

@@ -39,7 +39,7 @@ class CompileServiceTest : public testing::Test {
     std::vector<DeviceId> devices;
     for (int i = first; i < first + count; ++i) devices.push_back(devices_[i].device);
     cluster_.compiler().Compile(
-        Known(program), options, devices_[first].island_id, devices,
+        Known(program), options, {session_, devices_[first].island_id, devices},
         [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   }
   TestCluster cluster_;
@@ -100,7 +100,7 @@ TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
     std::vector<DeviceId> devices;
     for (const int place : places) devices.push_back(devices_[place].device);
     cluster_.compiler().Compile(
-        Known("p"), Options(2), devices_[places[0]].island_id, devices,
+        Known("p"), Options(2), {session_, devices_[places[0]].island_id, devices},
         [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   };
   compile({0, 1});
@@ -238,7 +238,8 @@ TEST_F(CompileServiceTest, PortableCodeIsPlacedOnAnyDevice) {
 TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
   Cluster& cluster = cluster_.cluster();
   struct Backend : CompileBackend {
-    void Compile(IslandId, std::shared_ptr<const std::string> program, v1::CompileOptions,
+    void Compile(SessionId, IslandId, std::shared_ptr<const std::string> program,
+                 v1::CompileOptions,
                  std::function<void(absl::StatusOr<CompiledCode>)> done) override {
       CompiledCode code = TestCode(1, 1, 1);
       code.code = std::string(1000, (*program)[0]);
@@ -248,7 +249,8 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
   CompileService service(&cluster, &backend, 3500);  // room for three of them
   const auto compile = [&](const std::string& program) {
     ExecutableId out;
-    service.Compile(Known(program), Options(1), devices_[0].island_id, {devices_[0].device},
+    service.Compile(Known(program), Options(1),
+                    {session_, devices_[0].island_id, {devices_[0].device}},
                     [&](absl::StatusOr<CompiledProgram> result) { out = result.value().id; });
     return out;
   };
@@ -342,11 +344,26 @@ TEST_F(CompileServiceTest, AnIslandIsCompiledForWhileItsExecutorIsAway) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(CompileServiceTest, ABackendLearnsWhoseProgramItCompiles) {
+  const SessionId other = cluster_.cluster().sessions().Open("t").value();
+  Compile("p", 0, 1);
+  EXPECT_EQ(cluster_.last_compiled_for(), session_);
+  cluster_.compiler().Compile(
+      Known("q"), Options(1), {other, devices_[0].island_id, {devices_[0].device}},
+      [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
+  EXPECT_EQ(cluster_.last_compiled_for(), other);
+  cluster_.AnswerCompile(TestCode(1, 1, 1));
+  cluster_.AnswerCompile(absl::UnavailableError("its worker went away"));
+  ASSERT_EQ(cluster_.open_compilations(), 1u) << "asked again";
+  EXPECT_EQ(cluster_.last_compiled_for(), other);
+}
+
 TEST_F(CompileServiceTest, ReplicasAreRefused) {
   v1::CompileOptions options = Options(1);
   options.set_num_replicas(2);
   cluster_.compiler().Compile(
-      Known("p"), options, devices_[0].island_id, {devices_[0].device, devices_[1].device},
+      Known("p"), options,
+      {session_, devices_[0].island_id, {devices_[0].device, devices_[1].device}},
       [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kUnimplemented);
 }

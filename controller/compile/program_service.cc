@@ -306,7 +306,7 @@ void ProgramService::Compile(const std::shared_ptr<Binding>& binding) {
     const std::vector<DeviceId>& devices = work.devices[of.place];
     compiler_->Compile(
         *of.code, OptionsFor(work.program.computations[of.computation], devices.size()),
-        work.islands[of.place], devices,
+        {session_, work.islands[of.place], devices},
         [this, alive = alive_, binding, number](const absl::StatusOr<CompiledProgram>& code) {
           if (*alive) Compiled(binding, number, code);
         });

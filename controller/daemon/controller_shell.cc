@@ -27,8 +27,6 @@ using std::chrono::milliseconds;
 // A pause of the controller from which on it is logged.
 constexpr milliseconds kWorthTelling{1000};
 
-constexpr size_t kPackedAtOnce = size_t{64} << 10;  // longer programs by another thread
-
 uint64_t InlineBytes(const Command& command) {
   uint64_t bytes = 0;
   if (const auto* receive = std::get_if<PrepareReceive>(&command)) {
@@ -313,24 +311,17 @@ void ControllerShell::Discard(std::shared_ptr<const void> garbage) {
 
 // ---- CompileBackend ----
 
-void ControllerShell::Compile(IslandId island, std::shared_ptr<const std::string> program,
+void ControllerShell::Compile(SessionId session, IslandId island,
+                              std::shared_ptr<const std::string> program,
                               v1::CompileOptions options,
                               std::function<void(absl::StatusOr<CompiledCode>)> done) {
   for (const IslandStatus& status : cluster_->fleet().Islands()) {
     if (status.id != island) continue;
-    if (program->size() <= kPackedAtOnce)
-      return hub_->Compile(status.name, PackCompileRequest(*program, options), std::move(done));
-    packing_.Run([this, &loop = loop_, alive = alive_, name = status.name,
-                  program = std::move(program), options = std::move(options),
-                  done = std::move(done)]() mutable {
-      Frame request = PackCompileRequest(*program, options);
-      // The loop gives up what the thread has held.
-      loop.Post("packed program", [this, alive = std::move(alive), name = std::move(name),
-                                   program = std::move(program), request = std::move(request),
-                                   done = std::move(done)]() mutable {
-        if (*alive) hub_->Compile(name, std::move(request), std::move(done));
-      });
-    });
+    packer_.Pack(
+        session, std::move(program), std::move(options),
+        [this, alive = alive_, name = status.name, done = std::move(done)](Frame request) mutable {
+          if (*alive) hub_->Compile(name, std::move(request), std::move(done));
+        });
     return;
   }
   loop_.Post("no island", [island, done = std::move(done)] {

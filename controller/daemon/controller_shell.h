@@ -21,6 +21,7 @@
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/status.h"
 #include "controller/compile/compile_service.h"
+#include "controller/daemon/program_packer.h"
 #include "controller/daemon/running_clock.h"
 #include "controller/daemon/snapshot.h"
 #include "controller/daemon/worker_hub.h"
@@ -95,7 +96,7 @@ class ControllerShell final : public ClusterActions,
   void Discard(std::shared_ptr<const void> garbage) override;
 
   // CompileBackend
-  void Compile(IslandId island, std::shared_ptr<const std::string> program,
+  void Compile(SessionId session, IslandId island, std::shared_ptr<const std::string> program,
                v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 
@@ -131,7 +132,8 @@ class ControllerShell final : public ClusterActions,
 
   EventLoop& loop_;
   BlockingPool discards_{"fairway-discard", 1};
-  BlockingPool packing_{"fairway-pack", 1};  // of long programs into messages
+  BlockingPool packing_{"fairway-pack", 1};
+  ProgramPacker packer_{loop_, packing_};
   const ControllerOptions options_;
   const Incarnation incarnation_;
   const Clock::time_point started_;

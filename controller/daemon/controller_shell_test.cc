@@ -470,7 +470,8 @@ TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewh
   compile.set_num_replicas(1);
   compile.set_num_partitions(1);
   loop_.Post("compile", [&] {
-    shell_->compiler().Compile(KnownProgram(kProgram), compile, device.island_id, {device.device},
+    shell_->compiler().Compile(KnownProgram(kProgram), compile,
+                               {session, device.island_id, {device.device}},
                                [&](absl::StatusOr<CompiledProgram> done) { result = done; });
   });
   ASSERT_TRUE(Until([&] { return asked.size() == 1; }));
@@ -508,8 +509,8 @@ TEST_F(ControllerShellTest, CompilingWithoutACompilerIsUnavailable) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(result.status());
   };
-  shell_->Compile(shell_->cluster().fleet().Islands()[0].id, kProgram, {}, done);
-  shell_->Compile(IslandId(99), kProgram, {}, done);
+  shell_->Compile(SessionId(1), shell_->cluster().fleet().Islands()[0].id, kProgram, {}, done);
+  shell_->Compile(SessionId(1), IslandId(99), kProgram, {}, done);
   ASSERT_TRUE(Until([&] { return results.size() == 2; }));
   EXPECT_EQ(results[0].code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(results[1].code(), absl::StatusCode::kNotFound);

@@ -61,15 +61,16 @@ void IfrtSession::Compile(Call call, xla::ifrt::proxy::CompileRequest& request) 
     Answer(call, status, std::move(response));
   };
   if (size <= kHashedAtOnce) {
-    return compiler_->Compile(KnownProgram(std::move(bytes)), parsed->options, *island, physical,
-                              std::move(done));
+    return compiler_->Compile(KnownProgram(std::move(bytes)), parsed->options,
+                              {session_, *island, std::move(physical)}, std::move(done));
   }
   auto program = std::make_shared<std::optional<KnownProgram>>();
   shell_->RunOffLoop([bytes = std::move(bytes), program] { program->emplace(bytes); },
-                     [this, alive = alive_, program, options = parsed->options, island = *island,
-                      physical = std::move(physical), done = std::move(done)] {
+                     [this, alive = alive_, program, options = parsed->options,
+                      target = CompileService::Target{session_, *island, std::move(physical)},
+                      done = std::move(done)] {
                        if (!*alive) return;
-                       compiler_->Compile(**program, options, island, physical, done);
+                       compiler_->Compile(**program, options, target, done);
                      });
 }
 

@@ -279,9 +279,10 @@ void TestCluster::OnFetched(SessionId session, uint64_t token, absl::StatusOr<By
   door_.OnFetched(session, token, std::move(bytes));
 }
 
-void TestCluster::Compile(IslandId island, std::shared_ptr<const std::string>,
+void TestCluster::Compile(SessionId session, IslandId island, std::shared_ptr<const std::string>,
                           v1::CompileOptions options,
                           std::function<void(absl::StatusOr<CompiledCode>)> done) {
+  last_compiled_for_ = session;
   last_island_ = island;
   last_options_ = std::move(options);
   compilations_.push_back(std::move(done));

@@ -52,6 +52,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   size_t open_compilations() const { return compilations_.size(); }
   const v1::CompileOptions& last_options() const { return last_options_; }
   IslandId last_island() const { return last_island_; }
+  SessionId last_compiled_for() const { return last_compiled_for_; }
 
   ExecutorId a, b;
   std::vector<std::string> log;  // one line per action, in order
@@ -66,7 +67,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   void WantTurn() override { turn_wanted_ = true; }
 
   // CompileBackend
-  void Compile(IslandId island, std::shared_ptr<const std::string> program,
+  void Compile(SessionId session, IslandId island, std::shared_ptr<const std::string> program,
                v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 
@@ -105,6 +106,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   std::deque<std::function<void(absl::StatusOr<CompiledCode>)>> compilations_;
   v1::CompileOptions last_options_;
   IslandId last_island_;
+  SessionId last_compiled_for_;
   Cluster cluster_;
   CompileService compiler_;
   IfrtDoor door_;

@@ -103,15 +103,16 @@ void NativeSession::Compile(uint64_t id, v1::Compile& compile) {
     if (!status.ok()) Answer(id, status);
   };
   if (size <= kTakenAtOnce)
-    return compiler_->Compile(TakeProgram(compile), checked->options, *island, physical,
-                              std::move(done));
+    return compiler_->Compile(TakeProgram(compile), checked->options,
+                              {session_, *island, std::move(physical)}, std::move(done));
   auto taken = std::make_shared<v1::Compile>(std::move(compile));
   auto program = std::make_shared<std::optional<KnownProgram>>();
   shell_->RunOffLoop([taken = std::move(taken), program] { *program = TakeProgram(*taken); },
-                     [this, alive = alive_, program, options = checked->options, island = *island,
-                      physical = std::move(physical), done = std::move(done)] {
+                     [this, alive = alive_, program, options = checked->options,
+                      target = CompileService::Target{session_, *island, std::move(physical)},
+                      done = std::move(done)] {
                        if (!*alive) return;
-                       compiler_->Compile(**program, options, island, physical, done);
+                       compiler_->Compile(**program, options, target, done);
                      });
 }
 
