@@ -28,6 +28,7 @@
 #include "controller/daemon/http_server.h"
 #include "controller/daemon/metrics.h"
 #include "controller/daemon/process_watch.h"
+#include "controller/daemon/web_pages.h"
 #include "controller/ifrt/door.h"
 #include "controller/ifrt/grpc_service.h"
 #include "controller/native/door.h"
@@ -52,6 +53,7 @@ struct Flags {
   std::string bind = "127.0.0.1";
   int port = 29000;
   int http_port = 29001;
+  std::vector<std::string> http_names;
   int link_port = 29002;
   int data_port = 29003;
   std::chrono::milliseconds executor_deadline{60000};
@@ -77,6 +79,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
               "gRPC: JAX and native clients, administration; 0: any free port");
   config.Flag("http-port", &flags->http_port,
               "HTTP: /healthz, /readyz, /metrics; 0: any free port");
+  config.Flag(
+      "http-name", &flags->http_names,
+      "A name by which HTTP clients ask for this host, besides its own name and addresses; web "
+      "pages of others get no answer");
   config.Flag("link-port", &flags->link_port, "Where workers connect; 0: any free port");
   config.Flag("data-port", &flags->data_port, "Where executors pull uploads; 0: any free port");
   config.Flag("executor-deadline", &flags->executor_deadline,
@@ -155,7 +161,7 @@ class Controller {
   }
 
  private:
-  HttpAnswer OnHttp(std::string_view path);
+  HttpAnswer OnHttp(const HttpRequest& request);
   AdminHooks Hooks();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
@@ -175,6 +181,7 @@ class Controller {
   std::unique_ptr<IfrtGrpcService> ifrt_;
   std::unique_ptr<NativeDoor> native_door_;
   std::unique_ptr<NativeGrpcService> native_;
+  std::vector<std::string> http_names_;  // of this host
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<ProcessWatch> watch_;
@@ -267,8 +274,10 @@ absl::Status Controller::Start() {
                     std::make_shared<MemoryBudget>(kMappedFiles)};
   FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory)));
 
+  http_names_ = flags_.http_names;
+  http_names_.push_back(HostName());
   auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
-                                 [this](std::string_view path) { return OnHttp(path); });
+                                 [this](const HttpRequest& request) { return OnHttp(request); });
   if (!http.ok()) return Annotate(http.status(), fmt::format("--http-port={}", flags_.http_port));
   http_ = *std::move(http);
   shell_->set_http_address(HostPort(flags_.bind, http_->port()));
@@ -306,7 +315,8 @@ absl::Status Controller::Start() {
   return absl::OkStatus();
 }
 
-HttpAnswer Controller::OnHttp(std::string_view path) {
+HttpAnswer Controller::OnHttp(const HttpRequest& request) {
+  const std::string_view path = request.path;
   if (path == "/healthz") return {.body = "ok\n"};
   if (path == "/readyz") {
     const size_t up = shell_->islands_up();
@@ -314,6 +324,8 @@ HttpAnswer Controller::OnHttp(std::string_view path) {
     if (up == 0) return {.status = 503, .body = "no island is up\n"};
     return {.body = fmt::format("{} islands up\n", up)};
   }
+  if (const std::string refusal = RefusedPage(request, http_names_); !refusal.empty())
+    return {.status = 403, .body = refusal + "\n"};
   if (path == "/metrics")
     return {.content_type = kMetricsContentType, .body = MetricsText(shell_->Snapshot())};
   if (path == "/") {

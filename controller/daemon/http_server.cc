@@ -71,10 +71,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (request.method() != http::verb::get && !head) {
       return Answer({.status = 405, .body = "only GET and HEAD\n"}, false, last);
     }
-    std::string_view target(request.target().data(), request.target().size());
-    target = target.substr(0, target.find('?'));
+    const auto view = [](auto text) { return std::string_view(text.data(), text.size()); };
+    const std::string_view target = view(request.target());
     if (!shared_->handler) return;
-    Answer(shared_->handler(target), head, last);
+    Answer(shared_->handler({.path = target.substr(0, target.find('?')),
+                             .host = view(request[http::field::host]),
+                             .origin = view(request[http::field::origin]),
+                             .site = view(request["Sec-Fetch-Site"])}),
+           head, last);
   }
 
   void Answer(HttpAnswer answer, bool head, bool last) {

@@ -14,6 +14,14 @@
 
 namespace fairway {
 
+// Views into what the client sent. A header that it did not send is empty.
+struct HttpRequest {
+  std::string_view path;    // without its query, e.g. "/healthz"
+  std::string_view host;    // Host
+  std::string_view origin;  // Origin
+  std::string_view site;    // Sec-Fetch-Site
+};
+
 struct HttpAnswer {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
@@ -24,8 +32,8 @@ struct HttpAnswer {
 // (more wait in the kernel's queue).
 class HttpServer {
  public:
-  // `path` comes without its query, e.g. "/healthz". Runs in the loop, so it must be quick.
-  using Handler = std::function<HttpAnswer(std::string_view path)>;
+  // Runs in the loop, so it must be quick.
+  using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
   // ALREADY_EXISTS: the port is taken. `port` 0: any free port.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(EventLoop& loop,

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +47,11 @@ std::string Ask(int port, const std::string& request) {
 class HttpServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server = HttpServer::Listen(loop_, "127.0.0.1", 0, [](std::string_view path) {
+    auto server = HttpServer::Listen(loop_, "127.0.0.1", 0, [](const HttpRequest& request) {
+      const std::string_view path = request.path;
+      if (path == "/headers")
+        return HttpAnswer{
+            .body = fmt::format("{},{},{}\n", request.host, request.origin, request.site)};
       if (path == "/big") return HttpAnswer{.body = std::string(1 << 20, 'x')};
       if (path == "/no") return HttpAnswer{.status = 503, .body = "not ready\n"};
       return HttpAnswer{.body = "path " + std::string(path) + "\n"};
@@ -78,6 +83,16 @@ TEST_F(HttpServerTest, AnswersWithStatusTypeAndBody) {
   EXPECT_THAT(answer, EndsWith("\r\n\r\npath /healthz\n"));
   EXPECT_THAT(Ask(port_, "GET /no HTTP/1.1\r\nConnection: close\r\n\r\n"),
               StartsWith("HTTP/1.1 503 "));
+}
+
+TEST_F(HttpServerTest, TellsWhichPageAsks) {
+  EXPECT_THAT(
+      Ask(port_,
+          "GET /headers HTTP/1.1\r\nhost: a:1\r\norigin: http://b\r\nsec-fetch-site: none\r\n"
+          "Connection: close\r\n\r\n"),
+      EndsWith("\r\n\r\na:1,http://b,none\n"));
+  EXPECT_THAT(Ask(port_, "GET /headers HTTP/1.1\r\nConnection: close\r\n\r\n"),
+              EndsWith("\r\n\r\n,,\n"));
 }
 
 TEST_F(HttpServerTest, KeepsAConnectionForSeveralRequests) {

@@ -9,6 +9,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -272,6 +274,29 @@ def test_health_readiness_and_metrics(cluster):
         "fairway_compile_cache_hits_total", "fairway_process_open_fds", "fairway_process_threads",
     ):
         assert f"# TYPE {name} " in cluster.get("/metrics")
+
+
+def test_web_pages_of_others_read_nothing_but_that_the_controller_lives(cluster):
+    def get(path, **headers):
+        url = f"http://127.0.0.1:{cluster.http_port}{path}"
+        request = urllib.request.Request(url, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    for headers, named in (
+        ({"Origin": "https://evil.example"}, "'https://evil.example'"),
+        ({"Sec_Fetch_Site": "cross-site"}, "'cross-site'"),
+        ({"Host": f"evil.example:{cluster.http_port}"}, "--http-name=evil.example"),
+    ):
+        for path in ("/", "/metrics", "/nothing"):
+            status, text = get(path, **headers)
+            assert status == 403 and named in text and text.count("\n") == 1, text
+        assert get("/healthz", **headers) == (200, "ok\n")
+        assert get("/readyz", **headers) == (200, "2 islands up\n")
+    assert get("/metrics", Host=f"{socket.gethostname()}:{cluster.http_port}")[0] == 200
 
 
 def test_a_controller_without_workers_is_healthy_but_not_ready():
