@@ -94,8 +94,6 @@ class World : public ClusterActions {
   void OfferUpload(TransferId, std::vector<BytesRef>) override {}
   void WithdrawUpload(TransferId) override {}
   void PullToHost(TransferId, ExecutorId, int32_t, int64_t) override {}
-  void OnWatched(SessionId, uint64_t, absl::Status) override {}
-  void OnFetched(SessionId, uint64_t, absl::StatusOr<BytesRef>) override {}
   void WantTurn() override { turn_wanted = true; }
 
   bool turn_wanted = false;

@@ -251,18 +251,6 @@ void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudge
       NativeSessionOptions{.caps = {}, .server = "fairway-controller " FAIRWAY_VERSION});
   native_ = std::make_unique<NativeGrpcService>(&loop_, native_door_.get(),
                                                 NativeGrpcOptions{spool, messages});
-  // Each door knows its own sessions.
-  shell_->set_answers(
-      {.watched =
-           [this](SessionId session, uint64_t token, absl::Status status) {
-             door_->OnWatched(session, token, status);
-             native_door_->OnWatched(session, token, std::move(status));
-           },
-       .fetched =
-           [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-             door_->OnFetched(session, token, bytes);
-             native_door_->OnFetched(session, token, std::move(bytes));
-           }});
 }
 
 absl::Status Controller::Start() {

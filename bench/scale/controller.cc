@@ -129,14 +129,6 @@ void Controller::PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) {
   });
 }
 
-void Controller::OnWatched(SessionId session, uint64_t token, absl::Status status) {
-  door_.OnWatched(session, token, std::move(status));
-}
-
-void Controller::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-  door_.OnFetched(session, token, std::move(bytes));
-}
-
 void Controller::WantTurn() { turn_wanted_ = true; }
 
 absl::StatusOr<ExecutorId> Controller::OnExecutorUp(const ExecutorSpec& spec) {

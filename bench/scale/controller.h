@@ -52,8 +52,6 @@ class Controller final : public ClusterActions,
   void OfferUpload(TransferId, std::vector<BytesRef>) override {}
   void WithdrawUpload(TransferId) override {}
   void PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) override;
-  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
-  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
   void WantTurn() override;
 
   // WorkerHubEvents

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface through which the controller's core acts. The shell implements it; the core calls
-// it in the loop.
+// The interfaces through which the controller's core acts and answers. The core calls them in the
+// loop.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_ACTIONS_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_ACTIONS_H_
 
@@ -17,8 +17,20 @@ namespace fairway {
 
 using BytesRef = std::shared_ptr<const Blob>;
 
-// The core's requests to its shell. Only OnWatched and OnFetched may call the core: they come once
-// the operation that made the answer is over.
+// Takes the answers to a session's requests. Its front door implements it, one for each session.
+// An answer comes once the operation that made it is over, perhaps before that returns to its
+// caller, and may call the core. A session that was closed gets none.
+class SessionSink {
+ public:
+  virtual ~SessionSink() = default;
+
+  // Answers Watch and ExecuteOptions::watch.
+  virtual void OnWatched(SessionId session, uint64_t token, absl::Status status) = 0;
+  // Answers Fetch.
+  virtual void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) = 0;
+};
+
+// The core's requests to its shell, which implements it. They must not call the core.
 class ClusterActions {
  public:
   virtual ~ClusterActions() = default;
@@ -33,10 +45,6 @@ class ClusterActions {
   // Cluster::Arrays::FetchArrived.
   virtual void PullToHost(TransferId transfer, ExecutorId executor, int32_t index,
                           int64_t bytes) = 0;
-
-  // Answer Watch, ExecuteOptions::watch and Fetch. A session that was closed gets no answer.
-  virtual void OnWatched(SessionId session, uint64_t token, absl::Status status) = 0;
-  virtual void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) = 0;
 
   // Work is left: call Cluster::Turn soon, after others have had their turn in the loop. The core
   // calls this once before each Turn.

@@ -52,8 +52,8 @@ class RecordMemoryTest : public ::testing::Test {
     cluster_.emplace(options, &actions_);
     actions_.cluster = &*cluster_;
     EXPECT_TRUE(cluster_->fleet().ExecutorUp(Worker("wa", "ia", 1)).ok());
-    one_ = cluster_->sessions().Open("t").value();
-    other_ = cluster_->sessions().Open("t").value();
+    one_ = actions_.Open(*cluster_);
+    other_ = actions_.Open(*cluster_);
   }
   // Makes error arrays, which take nothing but their records, until one is refused, which must
   // happen. Returns how many were made.

@@ -99,6 +99,11 @@ absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   return id;
 }
 
+void Cluster::Sessions::SetSink(SessionId session, SessionSink* sink) {
+  const auto it = state_->sessions.find(session);
+  if (it != state_->sessions.end()) it->second.sink = sink;
+}
+
 void Cluster::Sessions::Close(SessionId id) {
   const Operation operation(*state_);
   State& s = *state_;

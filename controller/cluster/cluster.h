@@ -32,7 +32,7 @@ inline constexpr uint64_t kFirstServerHandle = uint64_t{1} << 60;
 enum class CopySemantics : uint8_t { kAlwaysCopy, kReuseInput, kDonateInput };
 
 // The core. Its operations belong to owners, each with a header that says what they do. All owners
-// work on one state. The answers to an operation are handed over (ClusterActions) once it is over,
+// work on one state. The answers to an operation are handed over (SessionSink) once it is over,
 // and may begin the next operation.
 //
 // Loop-confined: only the loop that owns it calls it.

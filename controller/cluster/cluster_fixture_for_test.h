@@ -114,8 +114,14 @@ inline std::string Text(const Command& command) {
 
 // Writes every action down as a line. Remembers the sequence numbers, so that tests can report the
 // ends of nodes by node id.
-class Recorder : public ClusterActions {
+class Recorder : public ClusterActions, public SessionSink {
  public:
+  // Opens a session whose answers come here.
+  SessionId Open(Cluster& of, const std::string& tenant = "t") {
+    const SessionId session = of.sessions().Open(tenant).value();
+    of.sessions().SetSink(session, this);
+    return session;
+  }
   void Send(ExecutorId executor, Command command) override {
     if (const auto* c = std::get_if<PrepareLaunch>(&command)) seq[{executor, c->node}] = c->seq;
     if (const auto* c = std::get_if<PrepareReceive>(&command)) seq[{executor, c->node}] = c->seq;
@@ -191,7 +197,7 @@ class ClusterTest : public ::testing::Test {
   void Start(int64_t memory = 0) {
     a = cluster.fleet().ExecutorUp(Worker("wa", "ia", 2, memory)).value();
     b = cluster.fleet().ExecutorUp(Worker("wb", "ib", 2, memory)).value();
-    session = cluster.sessions().Open("t").value();
+    session = actions.Open(cluster);
     EXPECT_THAT(actions.Take(), ::testing::IsEmpty());
   }
   void TearDown() override { EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK"); }

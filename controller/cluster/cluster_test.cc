@@ -68,7 +68,7 @@ TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutBytesThatItHolds) {
 
 TEST_F(ClusterTest, TheCallerOfACallbackIsTheSessionWhoseLaunchRuns) {
   Start();
-  const SessionId other = cluster.sessions().Open("u").value();
+  const SessionId other = actions.Open(cluster, "u");
   PutReady(1, 3);
   const uint64_t f = Define(1, {3}, {F32({4})}, {F32({})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
@@ -371,7 +371,7 @@ TEST_F(ClusterTest, LosingAnExecutorFailsWhatWasThereAndSparesTheRest) {
   Start();
   PutReady(1, 0);
   PutReady(2, 2);
-  const SessionId other = cluster.sessions().Open("t").value();
+  const SessionId other = actions.Open(cluster);
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());
   Installed(a, 1);
@@ -522,7 +522,7 @@ TEST_F(ClusterTest, ALongErrorOfAClientIsCutBeforeItTravels) {
 TEST_F(ClusterTest, HandlesOfOneSessionMeanNothingInAnother) {
   Start();
   PutReady(1, 0);
-  const SessionId other = cluster.sessions().Open("t").value();
+  const SessionId other = actions.Open(cluster);
   EXPECT_EQ(cluster.arrays().Spec(other, 1), nullptr);
   EXPECT_EQ(cluster.arrays().Destruct(other, {1}).code(), absl::StatusCode::kNotFound);
   cluster.arrays().Fetch(other, 3, 1);

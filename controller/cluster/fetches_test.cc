@@ -133,7 +133,7 @@ TEST_F(PacedFetchesTest, NobodyCountsOnTheMemoryThatTheyWouldFree) {
   for (uint64_t token = 1; token <= kFetches; ++token) cluster.arrays().Fetch(session, token, 1);
   EXPECT_EQ(TakeAll(), 17u);
   ASSERT_TRUE(cluster.arrays().Destruct(session, {1}).ok());
-  const SessionId other = cluster.sessions().Open("t").value();
+  const SessionId other = actions.Open(cluster);
   const auto put =
       cluster.arrays().Put(other, 1, {DType::kF32, Shape{{384}}, Sharding::SingleDevice(0)}, {0});
   ASSERT_TRUE(put.ok());

@@ -25,7 +25,7 @@ TEST_F(ClusterTest, TenThousandWorkersThatCameOnceLeaveNothing) {
     ASSERT_TRUE(executor.ok()) << executor.status();
     ASSERT_LT(last, *executor);
     last = *executor;
-    const SessionId once = cluster.sessions().Open("t").value();
+    const SessionId once = actions.Open(cluster);
     cluster.sessions().Close(once);
     RunTurns();
     cluster.fleet().ExecutorLost(*executor, absl::UnavailableError("killed"));
@@ -43,7 +43,7 @@ TEST_F(ClusterTest, TenThousandWorkersThatCameOnceLeaveNothing) {
 TEST_F(ClusterTest, AnIslandThatASessionKnowsIsLeftUntilItsEnd) {
   Start();
   const IslandId island = cluster.fleet().Islands()[0].id;
-  const SessionId other = cluster.sessions().Open("t").value();
+  const SessionId other = actions.Open(cluster);
   PutReady(1, 0);
   Define(1, {0}, {F32({4})}, {F32({4})});
   EXPECT_FALSE(cluster.fleet().ForgetIsland(island, kGone)) << "it is up";
@@ -80,7 +80,7 @@ TEST_F(ClusterTest, AnIslandThatASessionKnowsIsLeftUntilItsEnd) {
   EXPECT_NE(again, a);
   EXPECT_THAT(cluster.sessions().Devices(session), SizeIs(4));
   EXPECT_FALSE(cluster.sessions().IslandOf(session, {0}).ok());
-  const SessionId next = cluster.sessions().Open("t").value();
+  const SessionId next = actions.Open(cluster);
   ASSERT_THAT(cluster.sessions().Devices(next), SizeIs(5));
   EXPECT_NE(cluster.sessions().Devices(next)[0].island_id, island);
 

@@ -52,7 +52,7 @@ TEST(GrowthTest, TheCoresTablesGrowAFewEntriesAtATime) {
   Recorder actions;
   Cluster cluster({}, &actions);
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", 1)).ok());
-  const SessionId session = cluster.sessions().Open("t").value();
+  const SessionId session = actions.Open(cluster);
   largest = 0;
   for (uint64_t handle = 1; handle <= kMany / 2; ++handle) {
     const auto put = cluster.arrays().Put(session, handle, Scalar(), {0});

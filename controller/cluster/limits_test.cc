@@ -15,7 +15,7 @@ TEST_F(ClusterTest, AReshardOfTooManyPiecesIsRefusedAndItsTwoHalvesAreNot) {
   if (kSanitized) GTEST_SKIP() << kTooLarge;
   constexpr int kDevices = 1025;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", kDevices)).ok());
-  session = cluster.sessions().Open("t").value();
+  session = actions.Open(cluster);
   std::vector<int32_t> all(kDevices);
   std::iota(all.begin(), all.end(), 0);
   const auto spec = [](Sharding sharding) {
@@ -41,7 +41,7 @@ TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothin
   constexpr int kDevices = 800;
   constexpr int kFew = 50;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", kDevices)).ok());
-  session = cluster.sessions().Open("t").value();
+  session = actions.Open(cluster);
   std::vector<int32_t> all(kDevices);
   std::iota(all.begin(), all.end(), 0);
   const std::vector<int32_t> few(all.begin(), all.begin() + kFew);

@@ -47,7 +47,7 @@ TEST_F(TurnsTest, TheNextOperationOfASessionWithALossSeesAllOfIt) {
 // Otherwise a successor would be asked for bytes that only the lost incarnation had.
 TEST_F(TurnsTest, ASuccessorGetsNothingBeforeAllHaveHeardOfTheLoss) {
   ASSERT_NO_FATAL_FAILURE(RunChain(kChain));
-  const SessionId third = cluster.sessions().Open("t").value();
+  const SessionId third = actions.Open(cluster);
   const uint64_t step = cluster.executables().Bind(third, 0, ExecutableId(1), {0}).value();
   Lose(a);
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).ok());
@@ -101,8 +101,7 @@ TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMe
   const ExecutorId first =
       small.fleet().ExecutorUp(Worker("wa", "ia", 1, 64 * (kSteps + 1))).value();
   ASSERT_TRUE(small.fleet().ExecutorUp(Worker("wb", "ib", 1)).ok());
-  const SessionId mine = small.sessions().Open("t").value(),
-                  others = small.sessions().Open("t").value();
+  const SessionId mine = actions.Open(small), others = actions.Open(small);
   ExecutableSpec spec;
   spec.id = ExecutableId(1);
   spec.name = "f";
@@ -169,7 +168,7 @@ TEST(CutTurnsTest, NothingIsLaunchedBeforeItHasHeardHowItsInputsEnded) {
     while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
   };
   const ExecutorId a = cluster.fleet().ExecutorUp(Worker("wa", "ia", 1)).value();
-  const SessionId session = cluster.sessions().Open("t").value();
+  const SessionId session = actions.Open(cluster);
   ExecutableSpec spec;
   spec.id = ExecutableId(1);
   spec.name = "f";
@@ -209,7 +208,7 @@ TEST_F(ClusterTest, WhatRunsIsAskedFirstWhetherItFreesMemory) {
     ASSERT_TRUE(cluster.executables().Execute(session, step, {1}, {}, {i + 1}).ok());
     RunTurns();
   }
-  session = cluster.sessions().Open("t").value();
+  session = actions.Open(cluster);
   const uint64_t big = cluster.executables().Bind(session, 0, ExecutableId(2), {2}).value();
   PutReady(1, 2);
   const auto first = cluster.executables().Execute(session, big, {1}, {}, {2});
@@ -244,7 +243,7 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
     specs[0].island_workers = specs[1].island_workers = 2;
     ExecutorId ids[3];
     for (int i = 0; i < 3; ++i) ids[i] = cluster.fleet().ExecutorUp(specs[i]).value();
-    const SessionId session = cluster.sessions().Open("t").value();
+    const SessionId session = actions.Open(cluster);
     const auto define = [&](uint64_t id, std::vector<int32_t> devices) {
       ExecutableSpec spec;
       spec.id = ExecutableId(id);

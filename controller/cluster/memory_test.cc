@@ -45,7 +45,7 @@ TEST_F(ClusterTest, WhatCameOfAReceiveThatFailedIsCountedUntilItIsFreed) {
   ASSERT_TRUE(
       cluster.arrays().Copy(session, many, {{2, 3}}, {}, CopySemantics::kAlwaysCopy, {}).ok());
   RunTurns();
-  const SessionId other = cluster.sessions().Open("t").value();
+  const SessionId other = actions.Open(cluster);
   const ArraySpec large{DType::kF32, Shape{{192}}, Sharding::SingleDevice(0)};
   const NodeId waits = cluster.arrays().Put(other, 2, large, {0})->upload;
   cluster.arrays().ProvideUpload(waits, 0, BytesRef(Blob::Make(768)));
@@ -72,7 +72,7 @@ TEST_F(ClusterTest, RoomIsForTheOlderNodeThatItWasMadeFor) {
   const NodeId late = cluster.arrays().Put(session, 2, large, {0})->upload;
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());
   Installed(a, 1);
-  const SessionId other = cluster.sessions().Open("t").value();
+  const SessionId other = actions.Open(cluster);
   const NodeId younger = cluster.arrays().Put(other, 1, small, {0})->upload;
   cluster.arrays().ProvideUpload(younger, 0, BytesRef(Blob::Make(16)));
   ASSERT_EQ(cluster.fleet().Usage()[0].used, 320);
@@ -227,7 +227,7 @@ class NeighboursTest : public ClusterTest {
     hog = session;
     PutReady(1, 0, 3200);
     for (uint64_t i = 0; i < 12; ++i) PutReady(100 + i, 0, 1);
-    session = cluster.sessions().Open("other").value();
+    session = actions.Open(cluster, "other");
   }
   // For the session that holds most of the memory.
   uint64_t DefineForHog(uint64_t id, std::vector<ValueType> in, std::vector<ValueType> out) {

@@ -17,6 +17,7 @@
 #include "base/memory_budget.h"
 #include "base/shared_vector.h"
 #include "base/status.h"
+#include "controller/cluster/actions.h"
 #include "controller/cluster/array_table.h"
 #include "controller/cluster/program_records.h"
 #include "controller/cluster/virtual_device.h"
@@ -55,6 +56,7 @@ struct Session {
 
   SessionId id;
   std::string tenant;
+  SessionSink* sink = nullptr;  // takes its answers; nullptr: nobody does
   SharedVector<VirtualDevice> devices;
   ArrayTable arrays;
   std::map<uint64_t, Binding> executables;

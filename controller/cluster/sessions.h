@@ -25,6 +25,8 @@ class Cluster::Sessions {
  public:
   // UNAVAILABLE: no island with a compiler-capable runtime has registered.
   absl::StatusOr<SessionId> Open(const std::string& tenant);
+  // Who gets the session's answers from now on, until it is closed; at first nobody does.
+  void SetSink(SessionId session, SessionSink* sink);
   // Frees all that the session owned. Its launched work runs to its end.
   void Close(SessionId session);
   // Fixed for the session's life.

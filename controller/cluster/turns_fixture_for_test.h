@@ -30,7 +30,7 @@ class TurnsTest : public ClusterTest {
     Start();
     step_ = Define(1, {0}, {F32({4})}, {F32({4})});
     Define(2, {2}, {F32({4})}, {F32({4})});
-    other_ = cluster.sessions().Open("t").value();
+    other_ = actions.Open(cluster);
     neighbours_step_ = cluster.executables().Bind(other_, 0, ExecutableId(2), {2}).value();
   }
   void TearDown() override {

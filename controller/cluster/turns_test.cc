@@ -69,7 +69,7 @@ TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
   if (kSanitized) GTEST_SKIP() << kTooLarge;
   constexpr int32_t kDevices = 256;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wc", "ic", kDevices)).ok());
-  session = cluster.sessions().Open("t").value();
+  session = actions.Open(cluster);
   std::vector<int32_t> here, positions;
   std::vector<int64_t> tile_of;
   for (int32_t i = 0; i < kDevices; ++i) {
@@ -126,7 +126,7 @@ TEST_F(TurnsTest, ManyBusySessionsDoNotKeepIslandsFromTheirTurn) {
   if (kSanitized) GTEST_SKIP() << kTooLarge;
   std::vector<std::pair<SessionId, uint64_t>> programs;
   for (int s = 0; s < 12; ++s) {
-    session = cluster.sessions().Open("t").value();
+    session = actions.Open(cluster);
     PutReady(1, 0);
     programs.emplace_back(session, BindLongProgram(kSteps));
     while (Turn()) {
@@ -241,7 +241,7 @@ TEST_F(TurnsTest, ACopyOfManyArraysIsRefusedWhole) {
 
 TEST_F(TurnsTest, ASessionThatEndsInTheMiddleOfALongCopyLeavesNothing) {
   for (const int turns : {0, 20, kSome / 100, kSome / 50}) {
-    session = cluster.sessions().Open("t").value();
+    session = actions.Open(cluster);
     MakeViews(kSome);
     answered_.clear();
     cluster.arrays().Copy(session, handles_, {{1}}, std::nullopt, CopySemantics::kAlwaysCopy, Out(),
@@ -370,7 +370,7 @@ class LargeTurnsTest : public TurnsTest {
     if (kSanitized) GTEST_SKIP() << "with a sanitizer the simulation makes such reshards";
     rows_ = cluster.fleet().ExecutorUp(Worker("wc", "ic", kDevices)).value();
     columns_ = cluster.fleet().ExecutorUp(Worker("wd", "id", kDevices)).value();
-    session = cluster.sessions().Open("t").value();
+    session = actions.Open(cluster);
     const auto put =
         cluster.arrays().Put(session, 1, Spec(4, {kDevices, 1}), std::vector<int32_t>(kDevices, 0));
     ASSERT_TRUE(put.ok()) << put.status();

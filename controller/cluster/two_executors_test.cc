@@ -34,7 +34,7 @@ class TwoExecutorsTest : public ClusterTest {
         << "half an island";
     c = cluster.fleet().ExecutorUp(OfTwo("wc", 1, memory)).value();
     b = cluster.fleet().ExecutorUp(Worker("wd", "ib", 1, memory)).value();
-    session = cluster.sessions().Open("t").value();
+    session = actions.Open(cluster);
     actions.Take();
   }
   void PutOnTwo(uint64_t handle) {

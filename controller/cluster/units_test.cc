@@ -29,7 +29,7 @@ class UnitsTest : public ::testing::Test {
 TEST_F(UnitsTest, APutToManyDevicesCountsItsShards) {
   constexpr int kDevices = 500;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", kDevices)).ok());
-  const SessionId session = cluster.sessions().Open("t").value();
+  const SessionId session = actions.Open(cluster);
   std::vector<int32_t> devices(kDevices);
   std::iota(devices.begin(), devices.end(), 0);
   const uint64_t before = cluster.units();
@@ -47,7 +47,7 @@ TEST_F(UnitsTest, APutToManyDevicesCountsItsShards) {
 // The bytes are copied into a message, and the message into a frame.
 TEST_F(UnitsTest, BytesThatGoWithACommandCount) {
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", 1)).ok());
-  const SessionId session = cluster.sessions().Open("t").value();
+  const SessionId session = actions.Open(cluster);
   const auto put = cluster.arrays().Put(
       session, 1, ArraySpec{DType::kF32, Shape{{16384}}, Sharding::SingleDevice(0)}, {0});
   ASSERT_TRUE(put.ok());
@@ -61,7 +61,7 @@ TEST_F(UnitsTest, BytesThatGoWithACommandCount) {
 TEST_F(UnitsTest, TheBytesOfOneOfManyShardsCountTheShards) {
   constexpr int kDevices = 4096;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", kDevices)).ok());
-  const SessionId session = cluster.sessions().Open("t").value();
+  const SessionId session = actions.Open(cluster);
   std::vector<int32_t> devices(kDevices);
   std::iota(devices.begin(), devices.end(), 0);
   const auto put = cluster.arrays().Put(
@@ -80,7 +80,7 @@ TEST(ReportUnitsTest, TheEndsAndBytesOfAReportCount) {
   Recorder actions;
   Cluster cluster(options, &actions);
   const ExecutorId executor = cluster.fleet().ExecutorUp(Worker("w", "i", 1)).value();
-  const SessionId session = cluster.sessions().Open("t").value();
+  const SessionId session = actions.Open(cluster);
   const auto turn = [&] {
     while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
   };

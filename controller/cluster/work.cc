@@ -40,15 +40,20 @@ void Cluster::Work::HandOver() {
     Answer answer = std::move(s.answers.front());
     s.answers.pop_front();
     // An earlier answer may have ended the session.
-    if (!s.sessions.contains(answer.session) && !Planted(Bug::kAnswerEnded)) continue;
+    const auto open = s.sessions.find(answer.session);
+    const Session* session = open == s.sessions.end() ? nullptr : &open->second;
+    if (Planted(Bug::kAnswerEnded)) session = s.RestOf(answer.session);
+    if (session == nullptr) continue;
     if (answer.done != nullptr) {
       answer.done();
+    } else if (session->sink == nullptr) {
+      continue;
     } else if (!answer.fetch) {
-      s.actions->OnWatched(answer.session, answer.token, std::move(answer.status));
+      session->sink->OnWatched(answer.session, answer.token, std::move(answer.status));
     } else if (answer.status.ok()) {
-      s.actions->OnFetched(answer.session, answer.token, std::move(answer.bytes));
+      session->sink->OnFetched(answer.session, answer.token, std::move(answer.bytes));
     } else {
-      s.actions->OnFetched(answer.session, answer.token, std::move(answer.status));
+      session->sink->OnFetched(answer.session, answer.token, std::move(answer.status));
     }
   }
   handing_over_ = false;

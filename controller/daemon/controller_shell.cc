@@ -291,14 +291,6 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
                     });
 }
 
-void ControllerShell::OnWatched(SessionId session, uint64_t token, absl::Status status) {
-  if (answers_.watched) answers_.watched(session, token, std::move(status));
-}
-
-void ControllerShell::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-  if (answers_.fetched) answers_.fetched(session, token, std::move(bytes));
-}
-
 void ControllerShell::WantTurn() {
   loop_.Post("core turn", [this, alive = alive_] {
     if (*alive) cluster_->Turn();

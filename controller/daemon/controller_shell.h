@@ -48,13 +48,6 @@ class ControllerShell final : public ClusterActions,
                               public CompileBackend,
                               private WorkerHubEvents {
  public:
-  // The core's answers to watches and Fetch, for the door that asked. Called once the operation
-  // that made them is over, perhaps before that returns to its caller.
-  struct Answers {
-    std::function<void(SessionId, uint64_t token, absl::Status)> watched;
-    std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;
-  };
-
   // Listens for workers. ALREADY_EXISTS: a port is taken; the text names flag and port.
   static absl::StatusOr<std::unique_ptr<ControllerShell>> Start(EventLoop& loop,
                                                                 ControllerOptions options);
@@ -62,7 +55,6 @@ class ControllerShell final : public ClusterActions,
 
   Cluster& cluster() { return *cluster_; }
   CompileService& compiler() { return *compiler_; }
-  void set_answers(Answers answers) { answers_ = std::move(answers); }
   // `changed` is called with the number of islands that are up, whenever it has changed.
   void set_on_islands(std::function<void(size_t up)> changed) { on_islands_ = std::move(changed); }
   // Takes the calls of running programs, and is told the time; nullptr: such calls fail.
@@ -90,8 +82,6 @@ class ControllerShell final : public ClusterActions,
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
-  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
-  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
   void WantTurn() override;
   void Discard(std::shared_ptr<const void> garbage) override;
 
@@ -148,7 +138,6 @@ class ControllerShell final : public ClusterActions,
   std::unique_ptr<CompileService> compiler_;
   std::unique_ptr<DataPlane> data_plane_;
   std::unique_ptr<LinkServer> link_server_;
-  Answers answers_;
   std::function<void(size_t)> on_islands_;
   CallbackRouter* callbacks_ = nullptr;
   // Results of callbacks for executors to pull, each once.

@@ -38,7 +38,7 @@ std::shared_ptr<Blob> Pattern(int64_t bytes) {
   return blob;
 }
 
-class ControllerShellTest : public ::testing::Test {
+class ControllerShellTest : public ::testing::Test, private SessionSink {
  protected:
   // An executor as the controller sees it. Keeps the commands it receives, and serves one blob.
   struct FakeExecutor {
@@ -59,12 +59,18 @@ class ControllerShellTest : public ::testing::Test {
     auto shell = ControllerShell::Start(loop_, options);
     ASSERT_TRUE(shell.ok()) << shell.status();
     shell_ = *std::move(shell);
-    shell_->set_answers(
-        {.watched = [this](SessionId, uint64_t token,
-                           absl::Status status) { watched_[token] = std::move(status); },
-         .fetched = [this](
-                        SessionId, uint64_t token,
-                        absl::StatusOr<BytesRef> bytes) { fetched_[token] = std::move(bytes); }});
+  }
+
+  SessionId OpenSession() {
+    const SessionId session = shell_->cluster().sessions().Open("t").value();
+    shell_->cluster().sessions().SetSink(session, this);
+    return session;
+  }
+  void OnWatched(SessionId, uint64_t token, absl::Status status) override {
+    watched_[token] = std::move(status);
+  }
+  void OnFetched(SessionId, uint64_t token, absl::StatusOr<BytesRef> bytes) override {
+    fetched_[token] = std::move(bytes);
   }
 
   // Runs the loop until `condition` holds; fails after 20 s.
@@ -241,7 +247,7 @@ class ControllerShellTest : public ::testing::Test {
 TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   const auto bytes = Pattern(kFloats * 4);
   Put(session, 0, bytes);
   const auto receive = Await<PrepareReceive>(*executor);
@@ -274,7 +280,7 @@ TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
 TEST_F(ControllerShellTest, CountsUploadsThatTravelWithTheirCommand) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   Put(session, 0, Pattern(64));
   const auto receive = Await<PrepareReceive>(*executor);
   ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kInline);
@@ -285,7 +291,7 @@ TEST_F(ControllerShellTest, CountsUploadsThatTravelWithTheirCommand) {
 TEST_F(ControllerShellTest, PullsFetchesFromTheExecutor) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   const uint64_t array = PutAndReceive(session, 0, *executor);
   executor->serves = Pattern(kFloats * 4);
   shell_->cluster().arrays().Fetch(session, 7, array);
@@ -302,7 +308,7 @@ TEST_F(ControllerShellTest, AFetchFromADyingExecutorTellsTheCauseAndNotThatItCan
   Start();
   const auto supervisor = AddSupervisor("w0", "island0");
   auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   const uint64_t array = PutAndReceive(session, 0, *executor);
   executor->plane.reset();  // its data port is gone; the news of its death is still on its way
   shell_->cluster().arrays().Fetch(session, 7, array);
@@ -325,7 +331,7 @@ TEST_F(ControllerShellTest, APeerThatCannotReachADyingExecutorDoesNotHideTheCaus
   const auto supervisor = AddSupervisor("w0", "island0");
   const auto source = AddExecutor("w0", "island0", 11);
   const auto peer = AddExecutor("w1", "island1", 21);
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   const uint64_t array = PutAndReceive(session, 0, *source);
   const auto copy = shell_->cluster().arrays().Copy(session, {array}, std::vector<int32_t>{1},
                                                     std::nullopt, CopySemantics::kAlwaysCopy, {0});
@@ -354,7 +360,7 @@ TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
   const auto other = AddExecutor("w1", "island1", 21);
   std::vector<size_t> up;
   shell_->set_on_islands([&](size_t islands) { up.push_back(islands); });
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
   const uint64_t array = Put(session, 0, Pattern(64));  // waits for the island
@@ -393,7 +399,7 @@ TEST_F(ControllerShellTest, ForgetsAnIslandThatNobodyComesBackTo) {
   EXPECT_NE(shell_->Snapshot().executors[0].id, before);
 
   // A session that knows the island may wait for it.
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   executor->link.reset();
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
   ForgetAnother();
@@ -423,7 +429,7 @@ TEST_F(ControllerShellTest, AWorkerTakesThePlaceOfOneThatIsGoneForGood) {
   const auto stays = AddExecutor("w0", "island0", 11, 2);
   auto goes = AddExecutor("w1", "island0", 21, 2);
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   shell_->cluster().arrays().Watch(session, 1, {PutAndReceive(session, 0, *stays)});
   goes->link.reset();
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
@@ -441,7 +447,7 @@ TEST_F(ControllerShellTest, AWorkerTakesThePlaceOfOneThatIsGoneForGood) {
   ASSERT_TRUE(Until([&] { return watched_.contains(2); }));
   EXPECT_THAT(Text(watched_[2]),
               AllOf(HasSubstr("worker w2 takes the place of w1"), HasSubstr("open a new session")));
-  const SessionId next = *shell_->cluster().sessions().Open("t");
+  const SessionId next = OpenSession();
   EXPECT_EQ(shell_->cluster().sessions().Devices(next).size(), 2u);
   EXPECT_EQ(shell_->cluster().sessions().Devices(next)[1].worker, "w2");
   EXPECT_TRUE(shell_->cluster().inspection().CheckInvariants().ok());
@@ -463,7 +469,7 @@ TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewh
   };
   supervisor->on_frame = note(asked);
   elsewhere->on_frame = note(asked_elsewhere);
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   const VirtualDevice device = shell_->cluster().sessions().Devices(session)[0];
   std::optional<absl::StatusOr<CompiledProgram>> result;
   v1::CompileOptions compile;
@@ -491,7 +497,7 @@ TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewh
 TEST_F(ControllerShellTest, WhatWaitsForAnIslandIsSentToItsNextIncarnation) {
   Start();
   auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const SessionId session = OpenSession();
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
   const uint64_t array = Put(session, 0, Pattern(64));

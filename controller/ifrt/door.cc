@@ -20,7 +20,6 @@ absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tena
   auto made = std::make_unique<IfrtSession>(id, session, cluster_, compiler_, shell, options_);
   IfrtSession* raw = made.get();
   sessions_.emplace(id, std::move(made));
-  by_session_.emplace(session, raw);
   if (callbacks_ != nullptr && !channel.empty()) callbacks_->SessionOpened(session, channel);
   return raw;
 }
@@ -29,7 +28,6 @@ void IfrtDoor::Close(uint64_t id) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   const SessionId session = it->second->session();
-  by_session_.erase(session);
   it->second->Closes();
   sessions_.erase(it);
   cluster_->sessions().Close(session);
@@ -39,16 +37,6 @@ void IfrtDoor::Close(uint64_t id) {
 IfrtSession* IfrtDoor::Find(uint64_t id) {
   const auto it = sessions_.find(id);
   return it == sessions_.end() ? nullptr : it->second.get();
-}
-
-void IfrtDoor::OnWatched(SessionId session, uint64_t token, absl::Status status) {
-  const auto it = by_session_.find(session);
-  if (it != by_session_.end()) it->second->OnWatched(token, std::move(status));
-}
-
-void IfrtDoor::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-  const auto it = by_session_.find(session);
-  if (it != by_session_.end()) it->second->OnFetched(token, std::move(bytes));
 }
 
 }  // namespace fairway

@@ -35,10 +35,6 @@ class IfrtDoor {
   // nullptr: there is no such session.
   IfrtSession* Find(uint64_t id);
 
-  // The cluster's actions call these, for sessions of this door.
-  void OnWatched(SessionId session, uint64_t token, absl::Status status);
-  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
-
   size_t num_sessions() const { return sessions_.size(); }
 
  private:
@@ -47,7 +43,6 @@ class IfrtDoor {
   const IfrtSessionOptions options_;
   CallbackRouter* callbacks_ = nullptr;
   std::map<uint64_t, std::unique_ptr<IfrtSession>> sessions_;  // by the client's number
-  std::map<SessionId, IfrtSession*> by_session_;
 };
 
 }  // namespace fairway

@@ -413,10 +413,6 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheBytesThatQueuedExecutionsHold) {
 TEST_F(ExecutablesDialogue, ReadingStopsWhileManyFetchedHostBuffersAreKept) {
   const auto fetched = std::make_shared<MemoryBudget>(4096);
   IfrtDoor door(&cluster_.cluster(), &cluster_.compiler(), {.fetched = fetched});
-  cluster_.set_other_door({[](SessionId, uint64_t, absl::Status) {},
-                           [&](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-                             door.OnFetched(session, token, std::move(bytes));
-                           }});
   IfrtSession* const first = session_;
   IfrtSession* const other = door.Open(kId + 2, "t", this).value();
   session_ = door.Open(kId + 1, "t", this).value();

@@ -45,9 +45,14 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
       errors_(cluster, session),
       destroyed_contexts_(std::make_shared<UserContext::Destroyed>()),
       next_future_(kFirstFuture),
-      alive_(std::make_shared<bool>(true)) {}
+      alive_(std::make_shared<bool>(true)) {
+  cluster_->sessions().SetSink(session_, this);
+}
 
-IfrtSession::~IfrtSession() { *alive_ = false; }
+IfrtSession::~IfrtSession() {
+  *alive_ = false;
+  cluster_->sessions().SetSink(session_, nullptr);
+}
 
 void IfrtSession::Answer(Call call, const absl::Status& status,
                          std::unique_ptr<Response> response) {
@@ -224,8 +229,8 @@ void IfrtSession::HandleExecutables(Call call, Request& request) {
 
 void IfrtSession::Refuse(const absl::Status& status) {
   refusal_ = status;
-  while (!watches_.empty()) OnWatched(watches_.rbegin()->first, status);
-  while (!fetches_.empty()) OnFetched(fetches_.rbegin()->first, status);
+  while (!watches_.empty()) OnWatched(session_, watches_.rbegin()->first, status);
+  while (!fetches_.empty()) OnFetched(session_, fetches_.rbegin()->first, status);
   std::vector<uint64_t> asked;
   for (const auto& [handle, future] : futures_) {
     if (future.waiter.has_value()) asked.push_back(handle);
@@ -306,12 +311,12 @@ uint64_t IfrtSession::WatchToken(std::function<void(absl::Status)> done) {
   return token;
 }
 
-void IfrtSession::OnWatched(uint64_t token, absl::Status status) {
+void IfrtSession::OnWatched(SessionId, uint64_t token, absl::Status status) {
   auto watch = watches_.extract(token);
   if (!watch.empty()) watch.mapped()(std::move(status));
 }
 
-void IfrtSession::OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes) {
+void IfrtSession::OnFetched(SessionId, uint64_t token, absl::StatusOr<BytesRef> bytes) {
   auto fetch = fetches_.extract(token);
   if (!fetch.empty()) fetch.mapped()(std::move(bytes));
 }

@@ -56,16 +56,16 @@ struct IfrtSessionOptions {
 };
 
 // Loop-confined. Owned by IfrtDoor.
-class IfrtSession {
+class IfrtSession final : public SessionSink {
  public:
   using Request = xla::ifrt::proxy::IfrtRequest;
   using Response = xla::ifrt::proxy::IfrtResponse;
 
   // `id` is the unguessable number that the client names on its side channel. `session` is open in
-  // `cluster`; the owner closes it.
+  // `cluster`, which answers to this from now on; the owner closes it.
   IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler,
               IfrtShell* shell, IfrtSessionOptions options);
-  ~IfrtSession();
+  ~IfrtSession() override;
   IfrtSession(const IfrtSession&) = delete;
   IfrtSession& operator=(const IfrtSession&) = delete;
 
@@ -81,9 +81,9 @@ class IfrtSession {
   // programs that are being compiled.
   void Refuse(const absl::Status& status);
 
-  // The cluster's answers to watches and Fetch. Called from inside its operations.
-  void OnWatched(uint64_t token, absl::Status status);
-  void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
+  // SessionSink: the core's answers to this session.
+  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
+  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
 
   // Whether to go on reading requests: not while too many executions wait for device time.
   bool MayRead() const;

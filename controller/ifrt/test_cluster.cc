@@ -270,15 +270,6 @@ void TestCluster::PullToHost(TransferId transfer, ExecutorId executor, int32_t i
                    {}});
 }
 
-void TestCluster::OnWatched(SessionId session, uint64_t token, absl::Status status) {
-  if (other_door_.watched) other_door_.watched(session, token, status);
-  door_.OnWatched(session, token, std::move(status));
-}
-void TestCluster::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-  if (other_door_.fetched) other_door_.fetched(session, token, bytes);
-  door_.OnFetched(session, token, std::move(bytes));
-}
-
 void TestCluster::Compile(SessionId session, IslandId island, std::shared_ptr<const std::string>,
                           v1::CompileOptions options,
                           std::function<void(absl::StatusOr<CompiledCode>)> done) {

@@ -29,12 +29,6 @@ class TestCluster : public ClusterActions, public CompileBackend {
   Cluster& cluster() { return cluster_; }
   CompileService& compiler() { return compiler_; }
   IfrtDoor& door() { return door_; }
-  // Another front door over this cluster, which knows its own sessions.
-  struct Answers {
-    std::function<void(SessionId, uint64_t token, absl::Status)> watched;
-    std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;
-  };
-  void set_other_door(Answers answers) { other_door_ = std::move(answers); }
 
   // Ends all work off the loop and all commands so far: installs, uploads, copies and launches,
   // with their consequences, until nothing is open. An output of a launch has the bytes of the
@@ -62,8 +56,6 @@ class TestCluster : public ClusterActions, public CompileBackend {
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
-  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
-  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
   void WantTurn() override { turn_wanted_ = true; }
 
   // CompileBackend
@@ -110,7 +102,6 @@ class TestCluster : public ClusterActions, public CompileBackend {
   Cluster cluster_;
   CompileService compiler_;
   IfrtDoor door_;
-  Answers other_door_;
 };
 
 // Code over `num_devices` devices with f32[8] arguments and results, cut in `num_devices` pieces.

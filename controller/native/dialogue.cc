@@ -46,12 +46,6 @@ std::string Expanded(std::string text) {
 
 NativeDialogue::NativeDialogue()
     : door_(&cluster_.cluster(), &cluster_.compiler(), {.caps = {}, .server = "test"}) {
-  cluster_.set_other_door(
-      {.watched = [this](SessionId session, uint64_t token,
-                         absl::Status status) { door_.OnWatched(session, token, status); },
-       .fetched = [this](
-                      SessionId session, uint64_t token,
-                      absl::StatusOr<BytesRef> bytes) { door_.OnFetched(session, token, bytes); }});
   session_ = door_.Open("tenant", this).value();
 }
 

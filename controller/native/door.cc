@@ -27,14 +27,4 @@ void NativeDoor::Close(SessionId id) {
   cluster_->sessions().Close(id);
 }
 
-void NativeDoor::OnWatched(SessionId session, uint64_t token, absl::Status status) {
-  const auto it = sessions_.find(session);
-  if (it != sessions_.end()) it->second->OnWatched(token, std::move(status));
-}
-
-void NativeDoor::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-  const auto it = sessions_.find(session);
-  if (it != sessions_.end()) it->second->OnFetched(token, std::move(bytes));
-}
-
 }  // namespace fairway

@@ -27,10 +27,6 @@ class NativeDoor {
   // Frees all that the session owned. Unknown ids are ignored.
   void Close(SessionId id);
 
-  // The cluster's actions call these; sessions of other doors are ignored.
-  void OnWatched(SessionId session, uint64_t token, absl::Status status);
-  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
-
   size_t num_sessions() const { return sessions_.size(); }
 
  private:

@@ -30,13 +30,6 @@ constexpr size_t kMostNodes = 1000;
 class NativeGrpcTest : public testing::Test {
  protected:
   NativeGrpcTest() {
-    cluster_.set_other_door(
-        {.watched = [this](SessionId session, uint64_t token,
-                           absl::Status status) { door_.OnWatched(session, token, status); },
-         .fetched =
-             [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-               door_.OnFetched(session, token, bytes);
-             }});
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     service_.Register(&builder);

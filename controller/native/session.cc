@@ -46,9 +46,14 @@ NativeSession::NativeSession(SessionId session, Cluster* cluster, CompileService
       shell_(shell),
       options_(options),
       errors_(cluster, session),
-      alive_(std::make_shared<bool>(true)) {}
+      alive_(std::make_shared<bool>(true)) {
+  cluster_->sessions().SetSink(session_, this);
+}
 
-NativeSession::~NativeSession() { *alive_ = false; }
+NativeSession::~NativeSession() {
+  *alive_ = false;
+  cluster_->sessions().SetSink(session_, nullptr);
+}
 
 void NativeSession::Answer(uint64_t id, const absl::Status& status) {
   if (id == 0) return;
@@ -179,20 +184,20 @@ void NativeSession::Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes) {
 
 void NativeSession::Refuse(const absl::Status& status) {
   refusal_ = status;
-  while (!watches_.empty()) OnWatched(watches_.rbegin()->first, status);
-  while (!fetches_.empty()) OnFetched(fetches_.rbegin()->first, status);
+  while (!watches_.empty()) OnWatched(session_, watches_.rbegin()->first, status);
+  while (!fetches_.empty()) OnFetched(session_, fetches_.rbegin()->first, status);
 }
 
 bool NativeSession::MayRead() const {
   return options_.caps.MayRead(cluster_->sessions().BacklogOf(session_), compiling_);
 }
 
-void NativeSession::OnWatched(uint64_t token, absl::Status status) {
+void NativeSession::OnWatched(SessionId, uint64_t token, absl::Status status) {
   const auto watch = watches_.extract(token);
   if (!watch.empty()) Answer(watch.mapped(), status);
 }
 
-void NativeSession::OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes) {
+void NativeSession::OnFetched(SessionId, uint64_t token, absl::StatusOr<BytesRef> bytes) {
   const auto fetch = fetches_.extract(token);
   if (fetch.empty()) return;
   const Fetching& fetching = fetch.mapped();

@@ -52,12 +52,12 @@ inline constexpr uint32_t kMinClientProtocol = 1;
 inline constexpr uint32_t kMaxClientProtocol = 1;
 
 // Loop-confined. Owned by NativeDoor.
-class NativeSession {
+class NativeSession final : public SessionSink {
  public:
-  // `session` is open in `cluster`; the owner closes it.
+  // `session` is open in `cluster`, which answers to this from now on; the owner closes it.
   NativeSession(SessionId session, Cluster* cluster, CompileService* compiler, NativeShell* shell,
                 const NativeSessionOptions& options);
-  ~NativeSession();
+  ~NativeSession() override;
   NativeSession(const NativeSession&) = delete;
   NativeSession& operator=(const NativeSession&) = delete;
 
@@ -72,9 +72,9 @@ class NativeSession {
   // programs that are being compiled.
   void Refuse(const absl::Status& status);
 
-  // The cluster's answers to watches and Fetch. Called from inside its operations.
-  void OnWatched(uint64_t token, absl::Status status);
-  void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
+  // SessionSink: the core's answers to this session.
+  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
+  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
 
   // Whether to go on handling requests (rule B3).
   bool MayRead() const;

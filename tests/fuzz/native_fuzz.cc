@@ -94,13 +94,6 @@ class Client : public NativeShell {
 class Conversation {
  public:
   Conversation() : cluster_(kDeviceMemory), door_(&cluster_.cluster(), &cluster_.compiler()) {
-    cluster_.set_other_door(
-        {.watched = [this](SessionId session, uint64_t token,
-                           absl::Status status) { door_.OnWatched(session, token, status); },
-         .fetched =
-             [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-               door_.OnFetched(session, token, bytes);
-             }});
     first_ = std::make_unique<Client>(&cluster_, &door_);
     second_ = std::make_unique<Client>(&cluster_, &door_);
   }

@@ -36,6 +36,7 @@ void Client::Open() {
     return;
   }
   session_ = *opened;
+  world_.controller->cluster().sessions().SetSink(session_, world_.controller.get());
   devices_ = world_.controller->cluster().sessions().Devices(session_);
   usable_.clear();
   for (const VirtualDevice& device : devices_) {

@@ -21,7 +21,7 @@ namespace fairway::sim {
 
 class World;
 
-class Controller final : public ClusterActions, public WorkerHubEvents {
+class Controller final : public ClusterActions, public SessionSink, public WorkerHubEvents {
  public:
   Controller(World& world, ClusterOptions options);
   ~Controller() override;
@@ -66,9 +66,11 @@ class Controller final : public ClusterActions, public WorkerHubEvents {
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
+  void WantTurn() override;
+
+  // SessionSink
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
-  void WantTurn() override;
 
  private:
   struct Member {

@@ -38,6 +38,7 @@ void Hostile::Open() {
   Cluster& cluster = world_.controller->cluster();
   const auto opened = cluster.sessions().Open(fmt::format("hostile{}", number_));
   if (!opened.ok()) return;
+  cluster.sessions().SetSink(*opened, world_.controller.get());
   usable_.clear();
   for (const VirtualDevice& device : cluster.sessions().Devices(*opened)) {
     if (device.island != world_.config.reserved) usable_.push_back(device.id);

@@ -31,6 +31,7 @@ void Neighbour::Open() {
   Cluster& cluster = world_.controller->cluster();
   const auto opened = cluster.sessions().Open("neighbour");
   if (!opened.ok()) return;
+  cluster.sessions().SetSink(*opened, world_.controller.get());
   devices_.clear();
   std::vector<DeviceId> places;
   IslandId island;
