@@ -28,6 +28,8 @@ class SessionSink {
   virtual void OnWatched(SessionId session, uint64_t token, absl::Status status) = 0;
   // Answers Fetch.
   virtual void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) = 0;
+  // Answers Programs::Bind with the program's handle.
+  virtual void OnBound(SessionId session, uint64_t key, absl::StatusOr<uint64_t> program) = 0;
 };
 
 // The core's requests to its shell, which implements it. They must not call the core.

@@ -41,6 +41,7 @@ std::unique_ptr<ProgramBind> Cluster::ProgramRuns::NewBind(Session& session, uin
   if (const auto reserved = session.binding.extract(key); !reserved.empty())
     session.program_records.Remove(reserved.mapped());
   auto bind = std::make_unique<ProgramBind>();
+  bind->key = key;
   bind->out = out;
   bind->program = std::make_unique<BoundProgram>();
   bind->program->placed = std::move(program);
@@ -53,13 +54,12 @@ std::unique_ptr<ProgramBind> Cluster::ProgramRuns::NewBind(Session& session, uin
 }
 
 void Cluster::Programs::Bind(SessionId session_id, uint64_t key, uint64_t out,
-                             std::shared_ptr<PlacedProgram> program, Bound bound) {
+                             std::shared_ptr<PlacedProgram> program) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->LookAt(session_id);
   if (!session.ok()) return;
   std::unique_ptr<ProgramBind> bind =
       state_->programs.NewBind(**session, key, out, std::move(program));
-  bind->bound = std::move(bound);
   state_->WorkOf(session_id).binds.push_back(std::move(bind));
   state_->work.GoOn();
 }
@@ -80,11 +80,9 @@ absl::StatusOr<uint64_t> Cluster::Programs::Bind(SessionId session_id, uint64_t 
 void Cluster::ProgramRuns::GoOnBind(Session& session, Worklist& list) {
   ProgramBind& bind = *list.binds.front();
   if (!GoOnBind(session, bind)) return;
-  Answer& answer = s.answers.emplace_back();
-  answer.session = session.id;
-  answer.done = [bound = std::move(bind.bound), handle = bind.out, refusal = bind.refusal] {
-    refusal.ok() ? bound(handle) : bound(refusal);
-  };
+  Answer::Bound bound{bind.key, bind.out};
+  if (!bind.refusal.ok()) bound.program = bind.refusal;
+  s.answers.push_back({session.id, std::move(bound)});
   list.binds.pop_front();
 }
 

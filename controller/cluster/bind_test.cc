@@ -36,9 +36,7 @@ class BindTest : public TurnsTest {
   // Begins to bind a program of `rounds` steps as handle `out`.
   void Begin(int rounds, uint64_t out) {
     Bounded([&] {
-      cluster.programs().Bind(session, 1, out, Placed(LongProgram(rounds)), [this](auto bound) {
-        bound_ = bound.ok() ? fmt::format("handle {}", *bound) : Describe(bound.status());
-      });
+      cluster.programs().Bind(session, 1, out, Placed(LongProgram(rounds)));
       return true;
     });
   }
@@ -67,29 +65,28 @@ class BindTest : public TurnsTest {
 
   size_t room_ = 0;
   size_t defined_ = 0;
-  std::string bound_;
   std::weak_ptr<PlacedProgram> placed_;
 };
 
 TEST_F(BindTest, AProgramIsBoundInSeveralTurnsAndItsSessionGoesOnMeanwhile) {
   Begin(kRounds, 50);
-  EXPECT_EQ(bound_, "");
+  EXPECT_EQ(actions.bound, "");
   EXPECT_FALSE(cluster.sessions().Busy(session));
   ExpectTheNeighbourIsServed();
   ASSERT_TRUE(cluster.executables().Execute(session, step_, {1}, {}, {2}).ok());
-  EXPECT_EQ(bound_, "");
+  EXPECT_EQ(actions.bound, "");
   EXPECT_GT(AllTurns(), 2);
-  EXPECT_EQ(bound_, "handle 50");
+  EXPECT_EQ(actions.bound, "handle 50");
   EXPECT_TRUE(cluster.programs().Run(session, 50, {1}, {}, {3}).ok());
 }
 
 TEST_F(BindTest, CodeIsInUseWhileAProgramIsBoundThatRunsIt) {
   Begin(kRounds, 50);
-  ASSERT_EQ(bound_, "");
+  ASSERT_EQ(actions.bound, "");
   EXPECT_TRUE(cluster.executables().Release(session, step_).ok());
   EXPECT_TRUE(cluster.executables().InUse().contains(ExecutableId(1)));
   AllTurns();
-  EXPECT_EQ(bound_, "handle 50");
+  EXPECT_EQ(actions.bound, "handle 50");
 }
 
 TEST_F(BindTest, AProgramIsGivenUpInSeveralTurnsAndItsSessionWaits) {
@@ -128,7 +125,7 @@ TEST_F(BindTest, ASessionThatEndsInTheMiddleOfABindLeavesNothing) {
   EXPECT_TRUE(actions.turn_wanted);
   ExpectTheNeighbourIsServed();
   AllTurns();
-  EXPECT_EQ(bound_, "");
+  EXPECT_EQ(actions.bound, "");
   ExpectNothingIsLeft();
 }
 
@@ -147,7 +144,7 @@ TEST_F(BindTest, AHandleThatWasTakenMeanwhileIsNotBound) {
   Begin(kRounds, 50);
   ASSERT_TRUE(MakeView(50).ok());
   AllTurns();
-  EXPECT_THAT(bound_, HasSubstr("ALREADY_EXISTS: handle 50 is in use"));
+  EXPECT_THAT(actions.bound, HasSubstr("ALREADY_EXISTS: handle 50 is in use"));
   ExpectNothingIsLeft();
 }
 

@@ -147,12 +147,17 @@ class Recorder : public ClusterActions, public SessionSink {
                     bytes.ok() ? std::string((*bytes)->view()) : Describe(bytes.status())));
     if (keeps_fetched && bytes.ok()) kept.push_back(*std::move(bytes));
   }
+  void OnBound(SessionId, uint64_t, absl::StatusOr<uint64_t> program) override {
+    CheckCore();
+    bound = program.ok() ? fmt::format("handle {}", *program) : Describe(program.status());
+  }
   // An answer may call the core, so the core must be consistent when it comes.
   void CheckCore() const { EXPECT_EQ(Describe(cluster->inspection().CheckInvariants()), "OK"); }
   Lines Take() { return std::exchange(lines, {}); }
 
   Cluster* cluster = nullptr;
   bool turn_wanted = false;
+  std::string bound;                 // how the latest program was bound
   std::function<void()> on_watched;  // called at the next one
   bool keeps_fetched = false;
   std::vector<BytesRef> kept;

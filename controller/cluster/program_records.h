@@ -62,7 +62,7 @@ struct ProgramBind {
   size_t parts = 0;      // of its parts, those that are known
   size_t constants = 0;  // those that have been put
   absl::Status refusal;  // not OK: the parts and constants so far are given up
-  Cluster::Programs::Bound bound;
+  uint64_t key = 0;      // the front door's, for the answer
 };
 
 // A run of a program, whose nodes are made a few steps in each turn. Its session takes no other

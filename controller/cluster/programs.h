@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,19 +20,17 @@ namespace fairway {
 // Loop-confined. Nothing blocks. NOT_FOUND: the session has ended, or has no such program.
 class Cluster::Programs {
  public:
-  using Bound = std::function<void(absl::StatusOr<uint64_t>)>;
   // Counts `bytes` of memory for a program of this session that is being bound, from now on; 0:
   // none. `key` is the caller's, and tells its programs apart; `name` is for messages.
   // RESOURCE_EXHAUSTED: the session may not have so many (ClusterOptions::record_memory); then its
   // count does not change.
   absl::Status Reserve(SessionId session, uint64_t key, const std::string& name, size_t bytes);
   // Ends the reservation, and makes the program known in several turns. Meanwhile the session takes
-  // other operations. The program's constants are put on their devices. `bound` gets the session's
-  // handle for it: `out` unless that is 0. It is not called if the session ends before. Until the
-  // program is released its bytes count, and its computations stay defined. RESOURCE_EXHAUSTED as
-  // above; ALREADY_EXISTS: the handle is in use; NOT_FOUND: a computation has no code.
-  void Bind(SessionId session, uint64_t key, uint64_t out, std::shared_ptr<PlacedProgram> program,
-            Bound bound);
+  // other operations. The program's constants are put on their devices. SessionSink::OnBound gets
+  // `key` and the session's handle for the program: `out` unless that is 0. Until the program is
+  // released its bytes count, and its computations stay defined. RESOURCE_EXHAUSTED as above;
+  // ALREADY_EXISTS: the handle is in use; NOT_FOUND: a computation has no code.
+  void Bind(SessionId session, uint64_t key, uint64_t out, std::shared_ptr<PlacedProgram> program);
   // Places and binds at once, for tests. INVALID_ARGUMENT as for PlaceProgram.
   absl::StatusOr<uint64_t> Bind(SessionId session, uint64_t out, ProgramSource source);
   // A large program is given up in several turns; the session is busy meanwhile.

@@ -36,17 +36,11 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Requests::AtOnce(Session& session
 
 void Cluster::Requests::AnswerRequest(SessionId session, LongRequest& request) {
   if (request.done == nullptr) return;
-  Answer& answer = s.answers.emplace_back();
-  answer.session = session;
-  answer.done = [done = std::move(request.done), result = std::move(request.result)]() mutable {
-    done(std::move(result));
-  };
+  s.answers.push_back({session, Answer::Ended{std::move(request.done), std::move(request.result)}});
 }
 
 void Cluster::Requests::AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal) {
-  Answer& answer = s.answers.emplace_back();
-  answer.session = session;
-  answer.done = [done = std::move(done), refusal = std::move(refusal)] { done(refusal); };
+  s.answers.push_back({session, Answer::Ended{std::move(done), std::move(refusal)}});
 }
 
 void Cluster::Requests::GoOnRequest(SessionId session, Worklist& list) {

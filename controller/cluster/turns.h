@@ -40,7 +40,7 @@ struct Turns {
   }
   // Answers a watch at the end of the operation.
   void Answered(SessionId session, uint64_t token, absl::Status status) {
-    answers.push_back({session, token, std::move(status), nullptr, false, nullptr});
+    answers.push_back({session, Answer::Watched{token, std::move(status)}});
   }
   void Charge(uint64_t more) { units += more; }
   void ChargeShards(size_t shards) { units += 1 + shards / kShardsPerUnit; }

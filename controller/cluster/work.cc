@@ -34,6 +34,23 @@ Cluster::Operation::~Operation() {
   state_.work.HandOver();
 }
 
+namespace {
+
+void Tell(SessionSink* sink, Answer answer) {
+  if (auto* const ended = std::get_if<Answer::Ended>(&answer.what))
+    return ended->done(std::move(ended->result));
+  if (sink == nullptr) return;
+  if (auto* const watched = std::get_if<Answer::Watched>(&answer.what)) {
+    sink->OnWatched(answer.session, watched->token, std::move(watched->status));
+  } else if (auto* const fetched = std::get_if<Answer::Fetched>(&answer.what)) {
+    sink->OnFetched(answer.session, fetched->token, std::move(fetched->bytes));
+  } else if (auto* const bound = std::get_if<Answer::Bound>(&answer.what)) {
+    sink->OnBound(answer.session, bound->key, std::move(bound->program));
+  }
+}
+
+}  // namespace
+
 void Cluster::Work::HandOver() {
   if (s.answers.empty() || std::exchange(handing_over_, true)) return;
   while (!s.answers.empty()) {
@@ -43,25 +60,13 @@ void Cluster::Work::HandOver() {
     const auto open = s.sessions.find(answer.session);
     const Session* session = open == s.sessions.end() ? nullptr : &open->second;
     if (Planted(Bug::kAnswerEnded)) session = s.RestOf(answer.session);
-    if (session == nullptr) continue;
-    if (answer.done != nullptr) {
-      answer.done();
-    } else if (session->sink == nullptr) {
-      continue;
-    } else if (!answer.fetch) {
-      session->sink->OnWatched(answer.session, answer.token, std::move(answer.status));
-    } else if (answer.status.ok()) {
-      session->sink->OnFetched(answer.session, answer.token, std::move(answer.bytes));
-    } else {
-      session->sink->OnFetched(answer.session, answer.token, std::move(answer.status));
-    }
+    if (session != nullptr) Tell(session->sink, std::move(answer));
   }
   handing_over_ = false;
 }
 
 void Cluster::Work::Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-  s.answers.push_back({session, token, bytes.status(), bytes.ok() ? *std::move(bytes) : nullptr,
-                       /*fetch=*/true, nullptr});
+  s.answers.push_back({session, Answer::Fetched{token, std::move(bytes)}});
   if (Planted(Bug::kAnswerReenters)) HandOver();
 }
 

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "base/ids.h"
@@ -151,14 +152,27 @@ struct Worklist {
   }
 };
 
-// A client's answer, which waits for the end of the operation that made it.
+// An answer to a session, which waits for the end of the operation that made it (SessionSink).
 struct Answer {
+  struct Watched {
+    uint64_t token = 0;
+    absl::Status status;
+  };
+  struct Fetched {
+    uint64_t token = 0;
+    absl::StatusOr<BytesRef> bytes;
+  };
+  struct Bound {
+    uint64_t key = 0;
+    absl::StatusOr<uint64_t> program;
+  };
+  struct Ended {  // a LongRequest
+    Cluster::Done done;
+    absl::StatusOr<std::vector<uint64_t>> result;
+  };
+
   SessionId session;
-  uint64_t token = 0;
-  absl::Status status;
-  BytesRef bytes;  // of a fetch that succeeded
-  bool fetch = false;
-  std::function<void()> done;  // if set, called instead
+  std::variant<Watched, Fetched, Bound, Ended> what;
 };
 
 }  // namespace fairway

@@ -246,9 +246,7 @@ ProgramService::ProgramService(Cluster* cluster, CompileService* compiler, Sessi
 
 ProgramService::~ProgramService() {
   *alive_ = false;
-  for (const auto& [key, open] : bindings_) {
-    if (const std::shared_ptr<Binding> binding = open.lock()) GiveUp(*binding);
-  }
+  for (const auto& [key, binding] : bindings_) GiveUp(*binding);
 }
 
 void ProgramService::GiveUp(Binding& binding) {
@@ -340,13 +338,15 @@ void ProgramService::Lower(const std::shared_ptr<Binding>& binding) {
   Off(binding, &Work::Lower, [this, binding] {
     if (!Reserve(binding)) return;
     Off(binding, &Work::Place, [this, binding] {
-      cluster_->programs().Bind(
-          session_, binding->key, binding->out, std::move(binding->work->placed),
-          [this, alive = alive_, binding](const absl::StatusOr<uint64_t>& bound) {
-            if (*alive) End(binding, bound);
-          });
+      cluster_->programs().Bind(session_, binding->key, binding->out,
+                                std::move(binding->work->placed));
     });
   });
+}
+
+void ProgramService::Bound(uint64_t key, const absl::StatusOr<uint64_t>& program) {
+  const auto binding = bindings_.find(key);
+  if (binding != bindings_.end()) End(std::shared_ptr<Binding>(binding->second), program);
 }
 
 void ProgramService::End(const std::shared_ptr<Binding>& binding,

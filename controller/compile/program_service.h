@@ -49,6 +49,8 @@ class ProgramService {
   // session may have (Cluster::Programs::Reserve). Other errors are the compiler's, with the
   // computation's name.
   void Bind(Request request, Done done);
+  // The core's answer to a program that this service has given it (SessionSink::OnBound).
+  void Bound(uint64_t key, const absl::StatusOr<uint64_t>& program);
 
  private:
   struct Work;
@@ -75,7 +77,7 @@ class ProgramService {
   const SessionId session_;
   const OffLoop off_loop_;
   uint64_t next_key_ = 1;
-  std::map<uint64_t, std::weak_ptr<Binding>> bindings_;  // by key: those that are not over
+  std::map<uint64_t, std::shared_ptr<Binding>> bindings_;  // by key: those that are not over
   // False once the service has ended: later answers then do nothing, and work does not begin.
   const std::shared_ptr<std::atomic<bool>> alive_;
 };

@@ -72,6 +72,7 @@ class ControllerShellTest : public ::testing::Test, private SessionSink {
   void OnFetched(SessionId, uint64_t token, absl::StatusOr<BytesRef> bytes) override {
     fetched_[token] = std::move(bytes);
   }
+  void OnBound(SessionId, uint64_t, absl::StatusOr<uint64_t>) override {}
 
   // Runs the loop until `condition` holds; fails after 20 s.
   template <typename Condition>

@@ -75,6 +75,9 @@ class NativeSession final : public SessionSink {
   // SessionSink: the core's answers to this session.
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+  void OnBound(SessionId, uint64_t key, absl::StatusOr<uint64_t> program) override {
+    programs_.Bound(key, program);
+  }
 
   // Whether to go on handling requests (rule B3).
   bool MayRead() const;

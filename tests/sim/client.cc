@@ -57,6 +57,7 @@ void Client::Close() {
   arrays_.clear();
   executables_.clear();
   programs_.clear();
+  binding_.clear();
   requests_.clear();
   unanswered_.clear();
   if (world_.controller->cluster().sessions().Busy(closing))
@@ -70,6 +71,7 @@ void Client::ControllerLost() {
   arrays_.clear();
   executables_.clear();
   programs_.clear();
+  binding_.clear();
   requests_.clear();
   unanswered_.clear();
 }

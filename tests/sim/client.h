@@ -52,6 +52,7 @@ class Client final : public SessionOwner {
   bool waiting() const override { return !requests_.empty() || !unanswered_.empty(); }
 
   void OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> result) override;
+  void OnBound(uint64_t key, const absl::StatusOr<uint64_t>& program) override;
   // Called before the core learns of it.
   void ExecutorLost(const Machine& machine);
   void IslandGivenUp(const std::string& island);
@@ -182,6 +183,8 @@ class Client final : public SessionOwner {
   std::map<uint64_t, ModelArray> arrays_;
   std::map<uint64_t, ExecutableId> executables_;
   std::map<uint64_t, SimProgram> programs_;
+  std::map<uint64_t, SimProgram> binding_;  // by key: programs that are being bound
+  uint64_t last_bound_ = 0;                 // the handle of the latest one that was bound
   std::map<uint64_t, Request> requests_;
   std::map<uint64_t, std::string> unanswered_;  // requests that may take several turns
   bool operating_ = false;

@@ -243,4 +243,11 @@ void Controller::OnFetched(SessionId session, uint64_t token, absl::StatusOr<Byt
                        [held = *std::move(bytes)] {});
 }
 
+void Controller::OnBound(SessionId session, uint64_t key, absl::StatusOr<uint64_t> program) {
+  for (SessionOwner* owner : world_.owners) {
+    if (owner->session() == session) return owner->OnBound(key, program);
+  }
+  world_.Broken("G3", "session {} has ended, but its program {} is bound", session, key);
+}
+
 }  // namespace fairway::sim

@@ -71,6 +71,7 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   // SessionSink
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+  void OnBound(SessionId session, uint64_t key, absl::StatusOr<uint64_t> program) override;
 
  private:
   struct Member {

@@ -258,18 +258,23 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, out,
                slices.size(), count);
   unanswered_[token] = "bind of a program";
-  const auto handle = std::make_shared<uint64_t>(0);
-  cluster.programs().Bind(
-      session_, token, out, *std::move(placed),
-      [this, token, handle, made = std::move(made)](const absl::StatusOr<uint64_t>& bound) {
-        unanswered_.erase(token);
-        if (!Expect(bound.status(), "", "bind of a program")) return;
-        *handle = *bound;
-        programs_[*bound] = made;
-      });
+  binding_[token] = std::move(made);
+  cluster.programs().Bind(session_, token, out, *std::move(placed));
   world_.controller->Settle();
-  world_.Count(*handle != 0 ? "program bound at once" : "program bound in several turns");
-  return *handle;
+  const bool over = !unanswered_.contains(token);
+  world_.Count(over && last_bound_ != 0 ? "program bound at once"
+                                        : "program bound in several turns");
+  return over ? last_bound_ : 0;
+}
+
+void Client::OnBound(uint64_t key, const absl::StatusOr<uint64_t>& program) {
+  last_bound_ = 0;
+  const auto made = binding_.extract(key);
+  if (made.empty() || unanswered_.erase(key) == 0)
+    return world_.Broken("G3", "session {}: {} is bound, but nobody waits for it", session_, key);
+  if (!Expect(program.status(), "", "bind of a program")) return;
+  last_bound_ = *program;
+  programs_[*program] = std::move(made.mapped());
 }
 
 void Client::DoProgram() {

@@ -30,6 +30,8 @@ class SessionOwner {
 
   // The core calls it at the end of any operation. It may call the core.
   virtual void OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> result) = 0;
+  // A program that was to be bound in slices.
+  virtual void OnBound(uint64_t key, const absl::StatusOr<uint64_t>& program) {}
 
  protected:
   SessionOwner() = default;
