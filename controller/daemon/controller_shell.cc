@@ -117,19 +117,21 @@ void ControllerShell::WatchIslands() {
   const auto now = clock_.now();
   size_t up = 0;
   for (const IslandStatus& island : cluster_->fleet().Islands()) {
+    IslandRecord& record = islands_[island.id];
     if (island.executors_up > 0) {
-      empty_since_.erase(island.id);
-    } else {
-      empty_since_.emplace(island.id, now);
+      record.empty_since.reset();
+    } else if (!record.empty_since) {
+      record.empty_since = now;
     }
     if (island.up) {
       ++up;
-      down_since_.erase(island.id);
-      given_up_.erase(island.id);
+      record.down_since.reset();
+      record.given_up = false;
       continue;
     }
-    const auto since = down_since_.emplace(island.id, now).first->second;
-    if (now - since < options_.island_timeout || !given_up_.insert(island.id).second) continue;
+    if (!record.down_since) record.down_since = now;
+    if (now - *record.down_since < options_.island_timeout || std::exchange(record.given_up, true))
+      continue;
     std::string last_error;
     for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
       if (executor.island == island.id && !executor.up) last_error = executor.last_error;
@@ -153,11 +155,13 @@ void ControllerShell::ForgetGone() {
   });
   if (options_.forget_after.count() == 0) return;
   const auto before = clock_.now() - options_.forget_after;
-  const auto gone = [&](const auto& entry) { return entry.second < before; };
-  if (std::ranges::none_of(empty_since_, gone)) return;
+  const auto gone = [&](const auto& entry) {
+    return entry.second.empty_since && *entry.second.empty_since < before;
+  };
+  if (std::ranges::none_of(islands_, gone)) return;
   for (const IslandStatus& island : cluster_->fleet().Islands()) {
-    const auto since = empty_since_.find(island.id);
-    if (since == empty_since_.end() || !gone(*since) || island.sessions > 0 ||
+    const auto record = islands_.find(island.id);
+    if (record == islands_.end() || !gone(*record) || island.sessions > 0 ||
         hub_->HasWorker(island.name))
       continue;
     Forget(island, fmt::format("none of its workers was there for {} (--forget-after)",
@@ -171,13 +175,10 @@ void ControllerShell::Forget(const IslandStatus& island, const std::string& why)
     if (executor.island != island.id) continue;
     workers.push_back(executor.spec.worker);
     hub_->Forget(executor.id);
-    gone_since_.erase(executor.id);
-    executor_fetches_.erase(executor.id);
+    executors_.erase(executor.id);
   }
   spdlog::info("{} (workers {}) is forgotten: {}", island.name, fmt::join(workers, ", "), why);
-  down_since_.erase(island.id);
-  given_up_.erase(island.id);
-  empty_since_.erase(island.id);
+  islands_.erase(island.id);
   const absl::Status cause =
       Error(absl::StatusCode::kUnavailable, "it was forgotten: {}; open a new session", why);
   compiler_->ForgetIsland(island.id);
@@ -193,9 +194,9 @@ void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
     if (executor.spec.island != spec.island) continue;
     if (executor.spec.worker == spec.worker) return;
     members.push_back(executor.spec.worker);
-    const auto since = gone_since_.find(executor.id);
-    if (since != gone_since_.end() && since->second < before &&
-        !hub_->Supervisors().contains(executor.spec.worker))
+    const auto record = executors_.find(executor.id);
+    if (record != executors_.end() && record->second.gone_since &&
+        *record->second.gone_since < before && !hub_->Supervisors().contains(executor.spec.worker))
       gone = executor.spec.worker;
   }
   if (gone.empty() || members.size() < static_cast<size_t>(spec.island_workers)) return;
@@ -214,7 +215,7 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
   MakePlaceFor(spec);
   auto id = cluster_->fleet().ExecutorUp(spec);
   if (id.ok()) {
-    gone_since_.erase(*id);
+    executors_[*id].gone_since.reset();
     loop_.Post("islands", [this, alive = alive_] {
       if (*alive) WatchIslands();
     });
@@ -224,7 +225,7 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   cluster_->fleet().ExecutorLost(executor, cause);
-  gone_since_[executor] = clock_.now();
+  executors_[executor].gone_since = clock_.now();
   if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
   std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });
   WatchIslands();
@@ -269,7 +270,7 @@ void ControllerShell::Serve(PullRequest request, DataPlane::Answer answer) {
 
 void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32_t index,
                                  int64_t bytes) {
-  ++executor_fetches_[executor];
+  ++executors_[executor].fetches;
   const ExecutorSpec* const spec = hub_->Spec(executor);
   if (spec == nullptr || !hub_->Connected(executor)) {
     // The loss is on its way to the core, with its cause; the core waits for that.
@@ -351,7 +352,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.loads = hub_->Loads();
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
-  out.executor_fetches = executor_fetches_;
+  for (const auto& [id, record] : executors_) out.executor_fetches[id] = record.fetches;
   out.transferred_bytes = hub_->transferred_bytes();
   out.commands = hub_->sent();
   out.reports = hub_->received();

@@ -9,7 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -150,14 +150,21 @@ class ControllerShell final : public ClusterActions,
   uint64_t next_results_ = 1;
 
   std::map<TransferId, std::vector<BytesRef>> uploads_;
-  std::map<IslandId, Clock::time_point> down_since_;
-  std::set<IslandId> given_up_;
-  std::map<IslandId, Clock::time_point> empty_since_;   // islands without any executor
-  std::map<ExecutorId, Clock::time_point> gone_since_;  // executors that are down
-  std::map<IslandId, absl::Status> forgetting_;         // islands of which something is left
+  // What the shell remembers of islands and executors, until they are forgotten.
+  struct IslandRecord {
+    std::optional<Clock::time_point> down_since;
+    std::optional<Clock::time_point> empty_since;  // without any executor
+    bool given_up = false;                         // since it went down
+  };
+  struct ExecutorRecord {
+    std::optional<Clock::time_point> gone_since;
+    uint64_t fetches = 0;
+  };
+  std::map<IslandId, IslandRecord> islands_;
+  std::map<ExecutorId, ExecutorRecord> executors_;
+  std::map<IslandId, absl::Status> forgetting_;  // forgotten islands of which something is left
   size_t islands_up_ = 0;
   uint64_t inline_uploaded_bytes_ = 0;
-  std::map<ExecutorId, uint64_t> executor_fetches_;
 };
 
 }  // namespace fairway
