@@ -175,7 +175,7 @@ class WorkerHub {
   void DeclareLost(Executor& executor, const std::string& how, const std::string& log = {},
                    bool asked = false);
   // Whether an executor that the latest restart ended has not come back yet.
-  bool Restarting(const std::string& island) const;
+  bool Restarting(const Island& island) const;
   // Sends the executor no more entries.
   void LeaveLog(const Executor& executor);
   // Has the island's log sent when control returns to the loop.
@@ -194,8 +194,6 @@ class WorkerHub {
   std::map<ExecutorId, std::unique_ptr<Executor>> executors_;
   std::map<std::string, std::unique_ptr<Supervisor>>
       supervisors_;  // connected ones, by the worker's name
-  // What the latest restart of each island ended, by worker.
-  std::map<std::string, std::map<std::string, Incarnation>> restarts_;
   uint64_t next_compilation_ = 1;
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;

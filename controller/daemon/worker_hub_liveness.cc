@@ -54,13 +54,11 @@ void WorkerHub::EndExecutor(Peer& peer, const std::string& why, bool asked) {
   DeclareLost(executor, why, {}, asked);
 }
 
-bool WorkerHub::Restarting(const std::string& island) const {
-  const auto ended = restarts_.find(island);
-  if (ended == restarts_.end()) return false;
+bool WorkerHub::Restarting(const Island& island) const {
   return std::ranges::any_of(executors_, [&](const auto& entry) {
     const Executor& executor = *entry.second;
-    const auto was = ended->second.find(executor.spec.worker);
-    return was != ended->second.end() && executor.spec.incarnation == was->second;
+    const auto was = island.restarted.find(executor.spec.worker);
+    return was != island.restarted.end() && executor.spec.incarnation == was->second;
   });
 }
 
@@ -75,8 +73,8 @@ absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker
                  worker, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
   }
   const std::string island = asked_for->spec.island;
-  std::map<std::string, Incarnation>& ended = restarts_[island];
-  if (!Restarting(island) || Planted(Bug::kRestartAgain)) ended.clear();
+  std::map<std::string, Incarnation>& ended = asked_for->island->restarted;
+  if (!Restarting(*asked_for->island) || Planted(Bug::kRestartAgain)) ended.clear();
   if (const auto under_way = ended.find(worker); under_way != ended.end()) {
     spdlog::info("worker {}: a restart of {} is under way already", worker, island);
     return under_way->second;
@@ -116,7 +114,6 @@ void WorkerHub::Forget(ExecutorId id) {
   if (std::ranges::any_of(
           executors_, [&](const auto& other) { return other.second->spec.island == spec.island; }))
     return;
-  restarts_.erase(spec.island);
   if (const auto island = islands_.find(spec.island); island != islands_.end()) {
     std::erase(due_, island->second.get());
     islands_.erase(island);

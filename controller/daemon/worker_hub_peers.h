@@ -48,7 +48,8 @@ struct WorkerHub::Executor {
 // An island to which an executor has registered.
 struct WorkerHub::Island {
   IslandLinks links;
-  bool due = false;  // it is in due_
+  bool due = false;                              // it is in due_
+  std::map<std::string, Incarnation> restarted;  // what the latest restart ended, by worker
 };
 
 struct WorkerHub::Supervisor {
