@@ -267,7 +267,6 @@ TEST_F(ClusterTest, AReshardPullsBoxesOfShardsFromPeersAndTakesLocalOnesWhereThe
                                           HasSubstr("s1 watched 9: INTERNAL: reshard of f32[4]")));
 }
 
-// With n shards made from n, n in the thousands, the pieces' records would take gigabytes.
 TEST_F(ClusterTest, ACopyThatEndedWellOfAnArrayThatFailsHasItsError) {
   Start();
   PutReady(1, 0);

@@ -11,6 +11,7 @@
 namespace fairway {
 namespace {
 
+// With n shards made from n, n in the thousands, the pieces' records would take gigabytes.
 TEST_F(ClusterTest, AReshardOfTooManyPiecesIsRefusedAndItsTwoHalvesAreNot) {
   if (kSanitized) GTEST_SKIP() << kTooLarge;
   constexpr int kDevices = 1025;
@@ -36,6 +37,7 @@ TEST_F(ClusterTest, AReshardOfTooManyPiecesIsRefusedAndItsTwoHalvesAreNot) {
   EXPECT_EQ(Describe(reshard(2, Sharding::Replicated(all), 3)), "OK");
 }
 
+// Each of n shards is made from n, in several arrays.
 TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothing) {
   if (kSanitized) GTEST_SKIP() << kTooLarge;
   constexpr int kDevices = 800;

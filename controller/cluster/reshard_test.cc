@@ -77,6 +77,5 @@ TEST_F(ClusterTest, AReshardCountsAsARecordOfItsSessionUntilItEnds) {
   EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, 0U);
 }
 
-// Each of n shards is made from n, in several arrays.
 }  // namespace
 }  // namespace fairway
