@@ -105,9 +105,15 @@ enum class Bug {
   kKeepLingering,        // links: entries that linger do not leave at a tick
   kEntriesForSuccessor,  // links: entries for a lost executor go to the next one
   kOvertakeWaiting,      // links: what waits for a version is overtaken by what comes later
+  kSentElsewhere,        // links: what was sent on a link that broke counts as sent on the next one
+  kForgetCut,            // links: a version forgets what it had sent to an executor without a link
+  kResendNothing,        // links: messages that were lost with a connection are not sent again
   kDeafToPulse,          // hub: a silent host is not noticed
   kSilentForEver,        // hub: an executor may be silent for ever
   kCauseNeverDue,        // hub: without an account of its death an executor is not lost
+  kCutIsEnd,             // hub: an executor whose connection breaks is lost at once
+  kResumeOfLost,         // hub: an executor that was declared lost goes on
+  kDeathIsCut,           // hub: the end of a worker's processes is taken for connections that broke
   kLostTwice,            // hub: an executor that is lost is lost again when its death is told
   kForgetKill,           // hub: a lost executor is neither fenced nor killed
   kRestartOne,           // hub: a restart ends one executor of the island
@@ -210,9 +216,15 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kKeepLingering, std::string_view("keep_lingering")},
     std::pair{Bug::kEntriesForSuccessor, std::string_view("entries_for_successor")},
     std::pair{Bug::kOvertakeWaiting, std::string_view("overtake_waiting")},
+    std::pair{Bug::kSentElsewhere, std::string_view("sent_elsewhere")},
+    std::pair{Bug::kForgetCut, std::string_view("forget_cut")},
+    std::pair{Bug::kResendNothing, std::string_view("resend_nothing")},
     std::pair{Bug::kDeafToPulse, std::string_view("deaf_to_pulse")},
     std::pair{Bug::kSilentForEver, std::string_view("silent_for_ever")},
     std::pair{Bug::kCauseNeverDue, std::string_view("cause_never_due")},
+    std::pair{Bug::kCutIsEnd, std::string_view("cut_is_end")},
+    std::pair{Bug::kResumeOfLost, std::string_view("resume_of_lost")},
+    std::pair{Bug::kDeathIsCut, std::string_view("death_is_cut")},
     std::pair{Bug::kLostTwice, std::string_view("lost_twice")},
     std::pair{Bug::kForgetKill, std::string_view("forget_kill")},
     std::pair{Bug::kRestartOne, std::string_view("restart_one")},
