@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "log/planted.h"
 
 namespace fairway {
@@ -34,6 +35,7 @@ absl::Status LogOutbox::Replay(LogNumber applied, LogNumber sent, LogNumber last
   }
   // Entries sent before may have come, so reports may name them.
   sent_ = std::max({sent_, sent, applied});
+  here_ = applied;
   Applied(applied);
   if (!Planted(LogMistake::kReplaySkipped)) {
     while (unsent_ > 0) CountUnsent(*entries_[--unsent_], true);
@@ -48,8 +50,9 @@ absl::Status LogOutbox::Keep(Standing before, LogNumber last) {
     return InvalidArgument("a child has entries up to {}, expected at most {}",
                            std::max(before.applied, before.sent), last);
   sent_ = std::max(before.sent, before.applied);
+  here_ = Planted(Bug::kSentElsewhere) ? sent_ : std::max(before.here, before.applied);
   Applied(before.applied);
-  while (unsent_ < entries_.size() && entries_[unsent_]->header.number <= sent_)
+  while (unsent_ < entries_.size() && entries_[unsent_]->header.number <= here_)
     CountUnsent(*entries_[unsent_++], false);
   told_ = std::move(before.untold);
   connected_ = replayed_ = due_ = true;
@@ -87,7 +90,8 @@ std::string LogOutbox::Next(size_t most) {
     frame.Add(entry.header, entry.body);
     CountUnsent(entry, false);
     ++unsent_;
-    sent_ = std::max(sent_, entry.header.number);
+    here_ = entry.header.number;
+    sent_ = std::max(sent_, here_);
   }
   due_ = false;
   return frame.Take();

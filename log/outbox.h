@@ -40,6 +40,7 @@ class LogOutbox {
   struct Standing {
     LogNumber applied = 0;
     LogNumber sent = 0;
+    LogNumber here = 0;  // sent on this very link; less than `sent` while a replay is under way
     LogRangeSet untold;  // concluded, and not told yet
   };
   // The child is one executor, and its link outlives a version, or belongs to a new registration
@@ -47,7 +48,7 @@ class LogOutbox {
   // registration ends, so nothing is sent twice. INVALID_ARGUMENT: `before` is beyond `last`, the
   // newest entry.
   absl::Status Keep(Standing before, LogNumber last);
-  Standing standing() const { return {applied_, sent_, told_}; }
+  Standing standing() const { return {applied_, sent_, here_, told_}; }
   // The link is gone. Entries gather until Replay.
   void Cut() { connected_ = false; }
 
@@ -90,6 +91,7 @@ class LogOutbox {
   size_t unsent_bytes_ = 0;
   size_t bytes_ = 0;
   LogNumber sent_ = 0;
+  LogNumber here_ = 0;  // sent on this link, or applied before it
   LogNumber applied_ = 0;
   LogRangeSet told_;  // concluded, to be named in the next frames
 };

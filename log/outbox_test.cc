@@ -82,6 +82,23 @@ TEST(LogOutboxTest, ALinkThatStandsOverAVersionMayStillLoseWhatIsOnItsWay) {
   EXPECT_EQ(Next(outbox), (Numbers{4, 5}));
 }
 
+TEST(LogOutboxTest, AVersionAmidAReplaySendsTheRestOfIt) {
+  LogOutbox before(1);
+  ASSERT_TRUE(before.Replay(0, 0, 0, {}).ok());
+  for (LogNumber n = 1; n <= 4; ++n) before.Append(Entry(n));
+  EXPECT_EQ(Next(before), (Numbers{1, 2, 3, 4}));
+  before.Cut();  // 1 has come, the others are lost
+  ASSERT_TRUE(before.Replay(1, 0, 4, {}).ok());
+  EXPECT_EQ(Next(before, 20), (Numbers{2}));
+
+  LogOutbox after(2);
+  for (LogNumber n = 1; n <= 4; ++n) after.Append(Entry(n));
+  ASSERT_TRUE(after.Keep(before.standing(), 4).ok());
+  EXPECT_EQ(after.sent(), 4u);  // so a report may name it
+  EXPECT_EQ(Next(after), (Numbers{3, 4}));
+  EXPECT_EQ(after.CheckInvariants(), absl::OkStatus());
+}
+
 TEST(LogOutboxTest, AChildCannotHaveMoreThanItWasSentOrLessThanItSaid) {
   LogOutbox outbox(1);
   EXPECT_EQ(outbox.Replay(3, 0, 2, {}).code(), absl::StatusCode::kInvalidArgument);

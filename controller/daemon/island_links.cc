@@ -46,6 +46,37 @@ void IslandLinks::Leave(ExecutorId executor) {
   version_due_ = true;
 }
 
+void IslandLinks::Cut(ExecutorId executor) {
+  const auto it = members_.find(executor);
+  if (it == members_.end()) return;
+  it->second.link = nullptr;
+  if (it->second.child) head_.Detach(*it->second.child);
+}
+
+LogOutbox::Standing IslandLinks::StandingOf(const Member& member) const {
+  if (!member.child) return {};
+  return member.before ? *member.before : head_.outbox(*member.child).standing();
+}
+
+absl::Status IslandLinks::Resume(ExecutorId executor, Link* link, uint64_t version,
+                                 LogNumber applied) {
+  const auto it = members_.find(executor);
+  if (it == members_.end())
+    return absl::FailedPreconditionError("the log has nothing for this executor any more");
+  Member& member = it->second;
+  const LogOutbox::Standing had = StandingOf(member);
+  if (version > head_.version() || applied < had.applied || applied > had.sent)
+    return InvalidArgument(
+        "it knows version {} and entries up to {}, expected at most {}, and {} to {}", version,
+        applied, head_.version(), had.applied, had.sent);
+  member.link = link;
+  if (!member.child) return absl::OkStatus();  // it begins with the next version
+  FAIRWAY_RETURN_IF_ERROR(head_.Attach(*member.child, applied, had.sent));
+  member.before.reset();
+  SetDue(member);
+  return absl::OkStatus();
+}
+
 absl::Status IslandLinks::Append(ExecutorId executor, std::string body, bool lingers) {
   Member& member = members_.at(executor);
   NewLogEntry entry = CommandEntry(executor, std::move(body), lingers);
@@ -76,6 +107,7 @@ void IslandLinks::SetDue(Member& member) {
 }
 
 bool IslandLinks::Leaves(const Member& member) const {
+  if (member.link == nullptr) return false;
   const LogOutbox& outbox = head_.outbox(*member.child);
   return outbox.Urgent() || outbox.unsent_bytes() >= kMaxLingeringBytes;
 }
@@ -86,10 +118,8 @@ void IslandLinks::Begin(Clock::time_point now) {
   std::vector<LogChild> children;
   std::vector<LogOutbox::Standing> had;
   for (auto& [id, member] : members_) {
-    had.emplace_back();
-    if (member.child) {
-      had.back() = head_.outbox(*member.child).standing();
-    } else {
+    had.push_back(StandingOf(member));
+    if (!member.child) {
       member.joined = Planted(Bug::kEntriesForSuccessor) ? 0 : head_.log().last();
     }
     children.push_back({{{id.value, member.joined}}});
@@ -99,7 +129,11 @@ void IslandLinks::Begin(Clock::time_point now) {
   uint32_t child = 0;
   for (auto& [id, member] : members_) {
     member.child = child;
-    Expect(head_.Keep(child, std::move(had[child])));
+    if (member.link != nullptr) {
+      Expect(head_.Keep(child, std::move(had[child])));
+    } else if (!Planted(Bug::kForgetCut)) {
+      member.before = std::move(had[child]);
+    }
     for (NewLogEntry& entry : std::exchange(member.waiting, {}))
       Expect(head_.Append(std::move(entry)).status());
     SetDue(member);
@@ -120,11 +154,12 @@ void IslandLinks::Send(Clock::time_point now, LinkTraffic& sent) {
 void IslandLinks::SendAll(Clock::time_point now, LinkTraffic& sent) {
   Send(now, sent);
   for (const auto& [id, member] : members_) {
-    if (member.child) SendTo(member, !Planted(Bug::kKeepLingering), sent);
+    if (member.child && member.link != nullptr) SendTo(member, !Planted(Bug::kKeepLingering), sent);
   }
 }
 
 void IslandLinks::SendTo(const Member& member, bool lingering, LinkTraffic& sent) {
+  if (member.link == nullptr) return;
   const LogOutbox& outbox = head_.outbox(*member.child);
   while (member.link->queued_bytes() < options_.link_bytes &&
          (Leaves(member) || (lingering && outbox.unsent_bytes() > 0))) {
@@ -151,6 +186,8 @@ absl::Status IslandLinks::CheckInvariants() const {
     if (!member.child || !member.waiting.empty())
       return absl::InternalError(
           fmt::format("executor {} waits for a version, but none is due", id));
+    if (head_.outbox(*member.child).connected() != (member.link != nullptr))
+      return absl::InternalError(fmt::format("executor {} has a link on one side only", id));
     if (*member.child >= static_cast<uint32_t>(head_.children()) ||
         !children.insert(*member.child).second)
       return absl::InternalError(

@@ -32,8 +32,8 @@ struct IslandLinksOptions {
 };
 
 // Loop-confined; has no loop and no clock of its own. Each executor is a child of its own
-// (log/tree.h), and its index in the log is its ExecutorId. The end of an executor's link ends its
-// registration, so an executor without a link is no member.
+// (log/tree.h), and its index in the log is its ExecutorId. An executor whose connection broke
+// stays a member until it leaves; what is appended for it gathers.
 class IslandLinks {
  public:
   using Clock = std::chrono::steady_clock;
@@ -47,6 +47,13 @@ class IslandLinks {
   // Sends the executor nothing more. Entries that it has not ended concern nobody any more. Does
   // nothing if the executor is no member.
   void Leave(ExecutorId executor);
+  // The member's link is gone. It gets nothing until Resume.
+  void Cut(ExecutorId executor);
+  // The member has a link again. It knows `version`, and all entries up to `applied` that concern
+  // it have come; it is sent those after that again. INVALID_ARGUMENT: `version` or `applied` is
+  // beyond what it was sent, or below what it said before. FAILED_PRECONDITION: it is no member.
+  // Then nothing has changed, and its registration should end.
+  absl::Status Resume(ExecutorId executor, Link* link, uint64_t version, LogNumber applied);
 
   // Appends a COMMAND for a member. A command that `lingers` lets the executor begin nothing, so it
   // leaves together with another one, or once there are many bytes of them, or with SendAll.
@@ -73,14 +80,17 @@ class IslandLinks {
 
  private:
   struct Member {
-    Link* link = nullptr;
+    Link* link = nullptr;  // nullptr: it was cut
     // Entries up to this number were for the executor's earlier registrations.
     LogNumber joined = 0;
-    std::optional<uint32_t> child;     // in the present version; absent: the member joined later
+    std::optional<uint32_t> child;  // in the present version; absent: the member joined later
+    // What it was sent before this version. Only of one that has had no link in it.
+    std::optional<LogOutbox::Standing> before;
     std::vector<NewLogEntry> waiting;  // entries for the first version with this member
     bool due = false;                  // the member is in due_
   };
   void SetDue(Member& member);
+  LogOutbox::Standing StandingOf(const Member& member) const;
   void Begin(Clock::time_point now);
   // Whether a frame should leave for the member. Entries that linger are no reason.
   bool Leaves(const Member& member) const;

@@ -72,6 +72,12 @@ class IslandLinksTest : public ::testing::Test {
   absl::Status Report(uint32_t id) {
     return links_.Take(ExecutorId(id), EncodeLogReport(registrations_.at(id)->follower.Next()));
   }
+  absl::Status Resume(uint32_t id) {
+    Registration& executor = *registrations_.at(id);
+    executor.follower.Resend();
+    return links_.Resume(ExecutorId(id), &executor.link, executor.follower.version(),
+                         executor.follower.applied());
+  }
   void Send() {
     links_.Send(now_, sent_);
     EXPECT_TRUE(links_.CheckInvariants().ok()) << links_.CheckInvariants();
@@ -263,6 +269,103 @@ TEST_F(IslandLinksTest, LiesAreRefusedAndChangeNothing) {
   EXPECT_EQ(links_.open(), 3u);
   EXPECT_TRUE(links_.Take(ExecutorId(1), EncodeLogReport({1, 3, {{1, 1}, {3, 3}}})).ok());
   EXPECT_EQ(links_.open(), 1u);
+}
+
+// ---- links that break
+
+TEST_F(IslandLinksTest, WhatWasLostWithALinkIsSentOnTheNextOnce) {
+  Registration& executor = Join(7);
+  Append(7, "a");
+  Send();
+  executor.Deliver();
+  Append(7, "b");
+  Send();
+  executor.link.held.clear();  // lost
+  links_.Cut(ExecutorId(7));
+  Append(7, "c");
+  Tick();
+  EXPECT_THAT(executor.link.held, IsEmpty());
+  ASSERT_EQ(Resume(7), absl::OkStatus());
+  Send();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre("a", "b", "c"));
+  EXPECT_TRUE(Report(7).ok());
+  EXPECT_EQ(links_.open(), 0u);
+}
+
+TEST_F(IslandLinksTest, AnExecutorWithoutALinkOutlivesVersions) {
+  Registration& executor = Join(7);
+  Append(7, "a");
+  Append(7, "b");
+  Send();
+  executor.Deliver();
+  links_.Cut(ExecutorId(7));
+  Append(7, "c");
+  for (const uint32_t other : {8, 9}) {
+    Join(other);
+    now_ += milliseconds(50);
+    Send();
+  }
+  Append(7, "d");
+  ASSERT_EQ(Resume(7), absl::OkStatus());
+  Send();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre("a", "b", "c", "d"));
+  EXPECT_TRUE(Report(7).ok());
+  EXPECT_EQ(links_.open(), 0u);
+}
+
+TEST_F(IslandLinksTest, AVersionThatBeginsAmidAReplaySendsTheRestOfIt) {
+  Registration& executor = Join(7);
+  Send();
+  executor.link.written = true;
+  const std::string most(800, 'x');
+  for (int i = 0; i < 4; ++i) Append(7, most);
+  Send();
+  executor.link.held.clear();  // all lost, with the version
+  links_.Cut(ExecutorId(7));
+  executor.link.written = false;
+  ASSERT_EQ(Resume(7), absl::OkStatus());
+  Join(8);
+  now_ += milliseconds(50);
+  while (executor.taken.size() < 4) {
+    const size_t before = executor.taken.size();
+    Tick();
+    executor.Deliver();
+    ASSERT_GT(executor.taken.size(), before);
+  }
+  EXPECT_TRUE(Report(7).ok());
+  EXPECT_EQ(links_.open(), 0u);
+}
+
+TEST_F(IslandLinksTest, AnExecutorThatJoinedAndLostItsLinkBeforeAVersionBeginsWithTheVersion) {
+  Registration& executor = Join(7);
+  Append(7, "a");
+  links_.Cut(ExecutorId(7));
+  Send();
+  ASSERT_EQ(Resume(7), absl::OkStatus());
+  Send();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre("a"));
+}
+
+TEST_F(IslandLinksTest, AnExecutorThatIsBehindWhatItSaidOrBeyondWhatItWasSentDoesNotGoOn) {
+  Registration& executor = Join(7);
+  Append(7, "a");
+  Append(7, "b");
+  Send();
+  executor.Deliver();
+  ASSERT_TRUE(Report(7).ok());  // the log has neither any more
+  links_.Cut(ExecutorId(7));
+  const auto resume = [&](uint64_t version, LogNumber applied) {
+    return links_.Resume(ExecutorId(7), &executor.link, version, applied).code();
+  };
+  EXPECT_EQ(resume(1, 1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(resume(1, 3), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(resume(2, 2), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(resume(1, 2), absl::StatusCode::kOk);
+  links_.Leave(ExecutorId(7));
+  EXPECT_EQ(resume(1, 2), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
