@@ -57,6 +57,7 @@ struct Flags {
   int link_port = 29002;
   int data_port = 29003;
   std::chrono::milliseconds executor_deadline{60000};
+  std::chrono::milliseconds link_grace{3000};
   std::chrono::milliseconds island_timeout{60000};
   std::chrono::milliseconds forget_after{3600000};
   std::chrono::milliseconds callback_limit{60000};
@@ -87,6 +88,9 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.Flag("data-port", &flags->data_port, "Where executors pull uploads; 0: any free port");
   config.Flag("executor-deadline", &flags->executor_deadline,
               "Silence after which an executor is declared lost");
+  config.Flag("link-grace", &flags->link_grace,
+              "Time in which the broken connection of an executor may come back before it is "
+              "declared lost; 0: none");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without executors after which work that waits for an island fails");
   config.Flag("forget-after", &flags->forget_after,
@@ -197,6 +201,7 @@ ControllerOptions OptionsOf(const Flags& flags, const Spool& spool,
   options.link_port = flags.link_port;
   options.data_port = flags.data_port;
   options.executor_deadline = flags.executor_deadline;
+  options.link_grace = flags.link_grace;
   options.island_timeout = flags.island_timeout;
   options.forget_after = flags.forget_after;
   options.log_dir = flags.log_dir;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <absl/strings/escaping.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
@@ -525,6 +526,28 @@ TEST(BadCommands, DamagedBytesNeverCrash) {
     }
   }
   EXPECT_GT(accepted, 0);
+}
+
+// ---- connections that resume (docs/design/0064-links-that-resume.md)
+
+TEST(LinkCodecTest, WhatAnExecutorSaysOnItsNextConnectionHasTheseBytes) {
+  v1::ToController message;
+  v1::ResumeExecutor* const words = message.mutable_resume_executor();
+  words->set_protocol(9);
+  words->set_controller_incarnation(77);
+  words->set_executor(3);
+  words->set_incarnation(11);
+  words->set_version(1);
+  words->set_applied(2);
+  words->set_taken(1);
+  EXPECT_EQ(absl::BytesToHexString(PackFrame(message).payload),
+            "521c0809114d000000000000001803210b000000"
+            "00000000280130023801");
+  v1::FromController answer;
+  answer.mutable_resumed()->set_taken(1);
+  EXPECT_EQ(absl::BytesToHexString(PackFrame(answer).payload), "52020801");
+  answer.mutable_not_resumed()->set_reason("no");
+  EXPECT_EQ(absl::BytesToHexString(PackFrame(answer).payload), "5a040a026e6f");
 }
 
 }  // namespace

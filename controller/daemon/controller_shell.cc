@@ -74,6 +74,7 @@ absl::Status ControllerShell::Listen() {
   hub.controller = incarnation_;
   hub.data_endpoint = ":" + port;
   hub.deadline = options_.executor_deadline;
+  hub.link_grace = options_.link_grace;
   WorkerHubEvents* const events = this;
   hub_ = std::make_unique<WorkerHub>(loop_, hub, events, [this] { return clock_.now(); });
   auto server = ListenTcp(loop_, HostPort(options_.bind, options_.link_port),
@@ -357,6 +358,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.commands = hub_->sent();
   out.reports = hub_->received();
   out.commands_sent = hub_->commands_sent();
+  out.links_resumed = hub_->links_resumed();
   out.compilations = compiler_->compilations();
   out.compile_cache_hits = compiler_->cache_hits();
   out.longest_handler = LongestHandlerHere().processor;

@@ -35,6 +35,7 @@ struct ControllerOptions {
   int link_port = 0;  // 0: any free one
   int data_port = 0;
   std::chrono::milliseconds executor_deadline{60000};
+  std::chrono::milliseconds link_grace{3000};
   std::chrono::milliseconds island_timeout{60000};
   std::chrono::milliseconds forget_after{3600000};  // 0: never
   std::string log_dir;

@@ -78,6 +78,9 @@ void OfLinks(Exposition& out, const ControllerSnapshot& s) {
   out.Value(s.reports.bytes, {{"direction", "from_executors"}});
   out.Single("fairway_commands_total", "counter", "Commands to executors; a message has many.",
              s.commands_sent);
+  out.Single("fairway_links_resumed_total", "counter",
+             "Connections of executors that broke and came back within --link-grace.",
+             s.links_resumed);
 }
 
 void OfLoads(Exposition& out, const ControllerSnapshot& s) {

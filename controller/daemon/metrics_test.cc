@@ -31,6 +31,7 @@ ControllerSnapshot Example() {
   s.commands = {.messages = 5, .bytes = 500};
   s.reports = {.messages = 4, .bytes = 300};
   s.commands_sent = 21;
+  s.links_resumed = 5;
   s.counts.nodes_made = 6;
   s.uploaded_bytes = 11;
   s.counts.sessions = 3;
@@ -64,6 +65,7 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   EXPECT_THAT(text, HasSubstr("\nfairway_link_messages_total{direction=\"to_executors\"} 5\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_link_bytes_total{direction=\"from_executors\"} 300\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_commands_total 21\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_links_resumed_total 5\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_fetches_total{island=\"island\\\"0\"} 2\n"));
   EXPECT_THAT(

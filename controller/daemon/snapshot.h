@@ -48,6 +48,7 @@ struct ControllerSnapshot {
   LinkTraffic commands;
   LinkTraffic reports;
   uint64_t commands_sent = 0;  // within those messages
+  uint64_t links_resumed = 0;  // connections that broke and came back in time
   uint64_t compilations = 0;
   uint64_t compile_cache_hits = 0;
 

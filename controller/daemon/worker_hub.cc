@@ -54,7 +54,14 @@ void WorkerHub::Accept(std::unique_ptr<Link> link) {
 }
 
 void WorkerHub::Reply(Peer& peer, const v1::FromController& message) {
-  peer.link->Send(PackFrame(message));
+  Frame frame = PackFrame(message);
+  if (peer.role == Role::kExecutor) executors_[peer.executor]->kept.Stamp(frame);
+  peer.link->Send(std::move(frame));
+}
+
+bool WorkerHub::IsUp(const Executor& executor) {
+  return executor.state == Executor::State::kUp ||
+         (executor.state == Executor::State::kLinkEnded && executor.resumes);
 }
 
 void WorkerHub::FencePeer(Peer& peer, const std::string& reason, bool asked) {
@@ -81,9 +88,9 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) {
     spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(),
                  Text(status));
+    if (peer.role == Role::kExecutor) return GiveUp(peer, "it sent a malformed message");
     const Role role = peer.role;
     Finish(peer);
-    if (role == Role::kExecutor) ExecutorLinkEnded(peer, "it sent a malformed message");
     if (role == Role::kSupervisor) SupervisorEnded(peer);
     return;
   }
@@ -91,6 +98,13 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (peer.role == Role::kNew) return OnFirst(peer, message);
   if (peer.role == Role::kPulse) return;  // a pulse carries no messages
   const bool executor = peer.role == Role::kExecutor;
+  if (executor) {
+    const absl::StatusOr<bool> fresh = executors_[peer.executor]->kept.Take(frame);
+    if (!fresh.ok())
+      return GiveUp(
+          peer, fmt::format("its messages do not follow each other ({})", Text(fresh.status())));
+    if (!*fresh) return;
+  }
   switch (message.message_case()) {
     case Kind::kHeartbeat:
       return OnHeartbeat(peer, message.heartbeat());
@@ -98,6 +112,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
       if (!executor) break;
       ++received_.messages;
       received_.bytes += kFrameHeaderBytes + frame.payload.size();
+      AcknowledgeReport(peer, frame.payload.size());
       return OnReport(peer, message.report());
     case Kind::kCallback:
       if (executor) return OnCallback(peer, message.callback());
@@ -113,6 +128,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
       if (!executor) return OnCompileResponse(peer, std::move(*message.mutable_compile_response()));
       break;
     case Kind::kRegisterExecutor:
+    case Kind::kResumeExecutor:
     case Kind::kRegisterWorker:
     case Kind::kPulse:
     case Kind::MESSAGE_NOT_SET:
@@ -123,6 +139,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
 
 void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
   if (message.has_register_executor()) return OnRegisterExecutor(peer, message.register_executor());
+  if (message.has_resume_executor()) return OnResumeExecutor(peer, message.resume_executor());
   if (message.has_register_worker()) return OnRegisterWorker(peer, message.register_worker());
   if (message.has_pulse()) return OnPulse(peer, message.pulse());
   FencePeer(peer, "the first message on a link must be a registration");
@@ -185,6 +202,9 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   executor->peer = peer.number;
   executor->link_cause.clear();
   executor->refused.clear();
+  executor->kept = {};
+  executor->unacknowledged = 0;
+  executor->pulled.clear();
   peer.role = Role::kExecutor;
   peer.link->LimitFrames(kMaxFrameBytes);
   peer.worker = spec->worker;
@@ -200,6 +220,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
   registered->set_deadline_ms(options_.deadline.count());
   registered->set_data_endpoint(options_.data_endpoint);
+  registered->set_link_grace_ms(options_.link_grace.count());
   Reply(peer, reply);
   std::unique_ptr<Island>& island = islands_[spec->island];
   if (island == nullptr) island.reset(new Island{IslandLinks(options_.links)});
@@ -236,6 +257,11 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
       Finish(stale);
     }
   }
+  if (const auto pulse = pulses_.find(message.worker());
+      pulse != pulses_.end() && pulse->second.pid != message.pid()) {  // of another process
+    if (const auto it = peers_.find(pulse->second.peer); it != peers_.end()) Finish(*it->second);
+    pulses_.erase(pulse);
+  }
   auto& supervisor = supervisors_[message.worker()];
   supervisor = std::make_unique<Supervisor>();
   supervisor->peer = peer.number;
@@ -244,7 +270,7 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   supervisor->pid = message.pid();
   supervisor->has_compiler = message.has_compiler();
   const Executor* const executor = FindExecutor(message.worker());
-  supervisor->belongs = executor != nullptr && executor->state == Executor::State::kUp;
+  supervisor->belongs = executor != nullptr && IsUp(*executor);
   peer.role = Role::kSupervisor;
   peer.link->LimitFrames(kMaxFrameBytes);
   peer.worker = message.worker();
@@ -275,7 +301,7 @@ void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
                std::chrono::nanoseconds(static_cast<int64_t>(heartbeat.handler_cpu_ns_max())));
   const std::string& here = executor.spec.island;
   for (const auto& pulled : heartbeat.pulled()) {
-    uint64_t& before = peer.pulled[pulled.endpoint()];
+    uint64_t& before = executor.pulled[pulled.endpoint()];
     const auto source = island_of_endpoint_.find(pulled.endpoint());
     if (source != island_of_endpoint_.end() && pulled.bytes() > before) {
       transferred_bytes_[{source->second, here}] += pulled.bytes() - before;
@@ -289,8 +315,7 @@ void WorkerHub::OnReport(Peer& peer, const v1::Report& message) {
   auto report = ReportFromProto(message);
   if (!report.ok()) {
     spdlog::warn("worker {} sent a bad report: {}", peer.worker, Text(report.status()));
-    Finish(peer);
-    return ExecutorLinkEnded(peer, fmt::format("it sent a bad report ({})", Text(report.status())));
+    return GiveUp(peer, fmt::format("it sent a bad report ({})", Text(report.status())));
   }
   events_->OnReport(peer.executor, Incarnation(message.incarnation()), *std::move(report));
 }
@@ -303,7 +328,8 @@ void WorkerHub::OnCallback(Peer& peer, const v1::LinkCallback& message) {
 
 void WorkerHub::Answer(ExecutorId id, const CallbackAnswer& answer) {
   const auto it = executors_.find(id);
-  if (it == executors_.end() || it->second->state != Executor::State::kUp) return;
+  if (it == executors_.end() || !IsUp(*it->second)) return;
+  Executor& executor = *it->second;
   v1::FromController message;
   ToProto(answer, message.mutable_callback_answer());
   if (const size_t bytes = message.ByteSizeLong(); bytes > options_.command_bytes) {
@@ -314,16 +340,19 @@ void WorkerHub::Answer(ExecutorId id, const CallbackAnswer& answer) {
     message.Clear();
     ToProto({answer.call, status, {}, {}}, message.mutable_callback_answer());
   }
-  Reply(*peers_.at(it->second->peer), message);
+  Frame frame = executor.kept.Keep(PackFrame(message));
+  executor.kept.Stamp(frame);
+  if (executor.state == Executor::State::kUp)
+    peers_.at(executor.peer)->link->Send(std::move(frame));
 }
 
 void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
   const Role role = std::exchange(peer.role, Role::kDone);
-  if (role == Role::kPulse && status.code() == absl::StatusCode::kDeadlineExceeded)
-    HostSilent(peer);
+  if (role == Role::kPulse) PulseEnded(peer, status);
   if (role == Role::kExecutor) {
     ExecutorLinkEnded(
-        peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)));
+        peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)),
+        /*cut=*/true);
   }
   if (role == Role::kSupervisor) {
     SupervisorEnded(peer);
@@ -336,24 +365,11 @@ void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
   });
 }
 
-void WorkerHub::ExecutorLinkEnded(Peer& peer, const std::string& how) {
-  Executor& executor = *executors_[peer.executor];
-  if (executor.peer != peer.number || executor.state != Executor::State::kUp) return;
-  executor.link_cause = how;
-  LeaveLog(executor);
-  if (!supervisors_.contains(peer.worker)) return DeclareLost(executor, how);
-  executor.state = Executor::State::kLinkEnded;
-  executor.cause_due = now_() + options_.cause_wait;
-}
-
 void WorkerHub::SupervisorEnded(Peer& peer) {
   const auto it = supervisors_.find(peer.worker);
   if (it == supervisors_.end() || it->second->peer != peer.number) return;
   supervisors_.erase(it);
-  Executor* const executor = FindExecutor(peer.worker);
-  if (executor != nullptr && executor->state == Executor::State::kLinkEnded) {
-    DeclareLost(*executor, "its worker went away too");
-  }
+  LoseIfAlone(peer.worker);
   std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> failed;
   for (auto c = compilations_.begin(); c != compilations_.end();) {
     if (c->second.worker == peer.worker && !Planted(Bug::kKeepCompilation)) {
@@ -386,7 +402,7 @@ void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
 
 void WorkerHub::Send(ExecutorId id, Command command) {
   const auto it = executors_.find(id);
-  if (it == executors_.end() || it->second->state != Executor::State::kUp) {
+  if (it == executors_.end() || !IsUp(*it->second)) {
     if (early_ != nullptr) early_->emplace_back(id, std::move(command));
     return;
   }
@@ -433,10 +449,8 @@ void WorkerHub::RefuseCommand(Executor& executor, const absl::Status& why) {
   loop_.Post("command too long", [this, alive = alive_, id = executor.id] {
     if (!*alive) return;
     const auto it = executors_.find(id);
-    if (it == executors_.end() || it->second->refused.empty() ||
-        it->second->state != Executor::State::kUp)
-      return;
-    EndExecutor(*peers_.at(it->second->peer), it->second->refused);
+    if (it == executors_.end() || it->second->refused.empty() || !IsUp(*it->second)) return;
+    EndExecutor(*it->second, it->second->refused);
   });
 }
 
@@ -450,9 +464,7 @@ void WorkerHub::OnLogReport(Peer& peer, const Frame& frame) {
   if (const absl::Status status = executor.island->links.Take(peer.executor, frame.payload);
       !status.ok()) {
     spdlog::warn("worker {} sent a bad report of the log: {}", peer.worker, Text(status));
-    Finish(peer);
-    return ExecutorLinkEnded(peer,
-                             fmt::format("it sent a bad report of the log ({})", Text(status)));
+    return GiveUp(peer, fmt::format("it sent a bad report of the log ({})", Text(status)));
   }
   if (executor.island->links.wants_send()) SendSoon(*executor.island);
 }
@@ -526,7 +538,7 @@ void WorkerHub::StopWorkers(const std::string& reason) {
 
 bool WorkerHub::Connected(ExecutorId executor) const {
   const auto it = executors_.find(executor);
-  return it != executors_.end() && it->second->state == Executor::State::kUp;
+  return it != executors_.end() && IsUp(*it->second);
 }
 
 const ExecutorSpec* WorkerHub::Spec(ExecutorId executor) const {

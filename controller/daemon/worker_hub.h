@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller's side of the links to executors and supervisors (proto/fairway/v1/link.proto):
-// registration, heartbeats and deadlines, fencing, the logs of the islands, and the causes of
-// losses.
+// registration, heartbeats and deadlines, connections that break, fencing, the logs of the islands,
+// and the causes of losses.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
 #define FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
 
@@ -53,6 +53,9 @@ struct WorkerHubOptions {
   // How long a process may be silent while its host answers: it may be stopped or busy. The pulse
   // of its supervisor shows when its host is silent (kHostSilence).
   std::chrono::milliseconds deadline{60000};
+  // How long an executor may be without a connection before it is lost (--link-grace); 0: not at
+  // all.
+  std::chrono::milliseconds link_grace{3000};
   std::chrono::milliseconds cause_wait{
       1000};  // for the supervisor's account of an executor's death
   std::chrono::milliseconds register_wait{10000};  // for the first message on a link
@@ -82,14 +85,14 @@ class WorkerHub {
 
   // Appends the command to its island's log, which is sent when control returns to the loop. A
   // PREPARE of a launch and frees let the executor begin nothing; they leave at the next Tick at
-  // the latest. Drops the command if the executor is not connected: its loss is then on its way to
+  // the latest. Drops the command if the executor is not registered: its loss is then on its way to
   // OnExecutorLost. The core must refuse (RESOURCE_EXHAUSTED) what would need a command that is too
   // long for a frame. If one comes all the same, neither it nor anything still unsent is sent: the
   // executor's registration ends, and the cause names the sizes.
   void Send(ExecutorId executor, Command command);
 
-  // Sends the answer to a callback at once. Drops it if the executor is not connected. If it is too
-  // long, the program gets RESOURCE_EXHAUSTED instead.
+  // Sends the answer to a callback at once. Drops it if the executor is not registered. If it is
+  // too long, the program gets RESOURCE_EXHAUSTED instead.
   void Answer(ExecutorId executor, const CallbackAnswer& answer);
 
   // Compiles at a worker of `island` that has a compiler and whose executor is up or is coming
@@ -107,13 +110,13 @@ class WorkerHub {
 
   // Ends all executors of the island that are up, as an operator's restart does.
   void EndIsland(const std::string& island, const std::string& reason);
-  // Removes the record of an executor. Does nothing while it is connected.
+  // Removes the record of an executor. Does nothing while it is up.
   void Forget(ExecutorId executor);
 
   // Tells all workers that the cluster ends.
   void StopWorkers(const std::string& reason);
 
-  // Whether the executor is registered and connected now.
+  // Whether the executor is registered. Its connection may have broken just now.
   bool Connected(ExecutorId executor) const;
   // The spec of the latest registration. nullptr: never registered, or forgotten since.
   const ExecutorSpec* Spec(ExecutorId executor) const;
@@ -132,6 +135,8 @@ class WorkerHub {
   const LinkTraffic& sent() const { return sent_; }
   const LinkTraffic& received() const { return received_; }
   uint64_t commands_sent() const { return commands_sent_; }
+  // Connections that broke and came back in time.
+  uint64_t links_resumed() const { return links_resumed_; }
   // Entries of the logs that are not concluded.
   size_t open_entries() const;
   // INTERNAL: a log breaks one of its invariants. For tests.
@@ -144,18 +149,34 @@ class WorkerHub {
   struct Island;
   struct Supervisor;
   struct Compilation;
+  struct PulseRecord {
+    uint64_t peer = 0;
+    std::string host;
+    int64_t pid = 0;
+  };
 
   void OnFrame(Peer& peer, Frame frame);
   void OnClosed(Peer& peer, const absl::Status& status);
   void OnFirst(Peer& peer, const v1::ToController& message);
   void OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message);
+  // An executor whose connection broke has another one.
+  void OnResumeExecutor(Peer& peer, const v1::ResumeExecutor& message);
+  // Whether it may go on. An error says why not.
+  absl::StatusOr<Executor*> ToResume(const v1::ResumeExecutor& message);
   void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
   void OnPulse(Peer& peer, const v1::Pulse& pulse);
   // The host at the other end of the pulse does not answer: everything that runs there is lost.
-  void HostSilent(Peer& pulse);
+  void HostSilent(const std::string& worker, const PulseRecord& pulse);
+  void PulseEnded(Peer& pulse, const absl::Status& status);
+  // Whether a process of the worker may still be there. If not, nothing is waited for.
+  bool MayReturn(const std::string& worker) const;
+  // The executor is lost if its connection has ended and nobody of its worker may be there.
+  void LoseIfAlone(const std::string& worker);
   void NoteStalled(Peer& peer, Clock::time_point now);
   void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
   void OnReport(Peer& peer, const v1::Report& report);
+  // Reports are kept by their executor until it hears that they have come.
+  void AcknowledgeReport(Peer& peer, size_t bytes);
   void OnLogReport(Peer& peer, const Frame& frame);
   void OnCallback(Peer& peer, const v1::LinkCallback& message);
   void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
@@ -165,11 +186,14 @@ class WorkerHub {
   void Reply(Peer& peer, const v1::FromController& message);
   // Sends the reason, then closes the link. `asked`: by an operator.
   void FencePeer(Peer& peer, const std::string& reason, bool asked = false);
-  // Has the executor at `peer` killed by its supervisor and declares it lost.
-  void EndExecutor(Peer& peer, const std::string& why, bool asked = false);
+  // Has the executor killed by its supervisor and declares it lost.
+  void EndExecutor(Executor& executor, const std::string& why, bool asked = false);
   // Closes the link and ignores what still comes. The peer is removed after the link has closed.
   void Finish(Peer& peer);
-  void ExecutorLinkEnded(Peer& peer, const std::string& how);
+  // `cut`: the connection broke, so the executor may come back.
+  void ExecutorLinkEnded(Peer& peer, const std::string& how, bool cut = false);
+  // The executor sent what it should not have sent.
+  void GiveUp(Peer& peer, const std::string& how);
   void SupervisorEnded(Peer& peer);
   // Tells the owner that the executor is lost, once per incarnation.
   void DeclareLost(Executor& executor, const std::string& how, const std::string& log = {},
@@ -183,6 +207,7 @@ class WorkerHub {
   // Ends an executor that a command cannot be sent to.
   void RefuseCommand(Executor& executor, const absl::Status& why);
   Executor* FindExecutor(const std::string& worker);
+  static bool IsUp(const Executor& executor);
 
   Loop& loop_;
   const WorkerHubOptions options_;
@@ -194,6 +219,10 @@ class WorkerHub {
   std::map<ExecutorId, std::unique_ptr<Executor>> executors_;
   std::map<std::string, std::unique_ptr<Supervisor>>
       supervisors_;  // connected ones, by the worker's name
+  // By worker. They outlive the supervisors' links, which may be cut.
+  std::map<std::string, PulseRecord> pulses_;
+  // Workers whose pulse broke, and until when it may come back.
+  std::map<std::string, Clock::time_point> pulse_cut_until_;
   uint64_t next_compilation_ = 1;
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;
@@ -204,6 +233,7 @@ class WorkerHub {
   LinkTraffic sent_;
   LinkTraffic received_;
   uint64_t commands_sent_ = 0;
+  uint64_t links_resumed_ = 0;
   bool stopping_ = false;  // losses are expected
   // Commands that the owner sends while it registers an executor; nullptr at other times.
   std::vector<std::pair<ExecutorId, Command>>* early_ = nullptr;

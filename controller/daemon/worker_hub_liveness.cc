@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 
 // An executor that was silent for longer is shown as stalled.
 constexpr milliseconds kStalledAfter{3000};
+// Bytes of reports after which they are acknowledged; fewer are with the next heartbeat.
+constexpr size_t kAcknowledgedBytes = 256 << 10;
 
 double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
 
@@ -40,17 +42,17 @@ void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const st
   events_->OnExecutorLost(executor.id, cause);
 }
 
-void WorkerHub::EndExecutor(Peer& peer, const std::string& why, bool asked) {
-  Executor& executor = *executors_[peer.executor];
+void WorkerHub::EndExecutor(Executor& executor, const std::string& why, bool asked) {
   if (Planted(Bug::kForgetKill)) return DeclareLost(executor, why, {}, asked);
-  if (const auto it = supervisors_.find(peer.worker); it != supervisors_.end()) {
+  if (const auto it = supervisors_.find(executor.spec.worker); it != supervisors_.end()) {
     v1::FromController kill;
     kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
     kill.mutable_kill_executor()->set_reason(why);
     kill.mutable_kill_executor()->set_asked(asked);
     Reply(*peers_[it->second->peer], kill);
   }
-  FencePeer(peer, asked ? why : "declared lost: " + why, asked);
+  if (executor.state == Executor::State::kUp)
+    FencePeer(*peers_.at(executor.peer), asked ? why : "declared lost: " + why, asked);
   DeclareLost(executor, why, {}, asked);
 }
 
@@ -79,7 +81,7 @@ absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker
     spdlog::info("worker {}: a restart of {} is under way already", worker, island);
     return under_way->second;
   }
-  if (asked_for->state != Executor::State::kUp && !supervisors_.contains(worker))
+  if (!IsUp(*asked_for) && !supervisors_.contains(worker))
     return Error(absl::StatusCode::kFailedPrecondition,
                  "the executor of worker {} is down, and its worker, which is to start it anew, is "
                  "not connected: see whether fairway-worker runs on its host",
@@ -96,8 +98,8 @@ absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker
 void WorkerHub::EndIsland(const std::string& island, const std::string& reason) {
   for (const auto& [id, executor] : executors_) {
     if (Planted(Bug::kRestartOne) && id.value % 2 == 0) continue;
-    if (executor->spec.island == island && executor->state == Executor::State::kUp)
-      EndExecutor(*peers_.at(executor->peer), reason, /*asked=*/true);
+    if (executor->spec.island == island && IsUp(*executor))
+      EndExecutor(*executor, reason, /*asked=*/true);
   }
 }
 
@@ -146,8 +148,9 @@ void WorkerHub::Tick() {
       SupervisorEnded(*peer);
       Finish(*peer);
     } else {
-      EndExecutor(*peer, fmt::format("it was silent for {:.1f} s (--executor-deadline)",
-                                     Seconds(options_.deadline)));
+      EndExecutor(*executors_[peer->executor],
+                  fmt::format("it was silent for {:.1f} s (--executor-deadline)",
+                              Seconds(options_.deadline)));
     }
   }
   for (const auto& [id, executor] : executors_) {
@@ -156,6 +159,7 @@ void WorkerHub::Tick() {
       DeclareLost(*executor, executor->link_cause);
     }
   }
+  std::erase_if(pulse_cut_until_, [now](const auto& entry) { return entry.second <= now; });
   for (const auto& [name, island] : islands_) island->links.SendAll(now, sent_);
 }
 
@@ -191,31 +195,139 @@ void WorkerHub::OnPulse(Peer& peer, const v1::Pulse& pulse) {
       it->second->pid != pulse.pid())
     return FencePeer(peer, fmt::format("no worker '{}' with pid {} is connected from host {}",
                                        pulse.worker(), pulse.pid(), pulse.host()));
-  if (const auto old = peers_.find(std::exchange(it->second->pulse, peer.number));
-      old != peers_.end())
-    Finish(*old->second);
+  PulseRecord& record = pulses_[pulse.worker()];
+  if (const auto old = peers_.find(record.peer); old != peers_.end()) Finish(*old->second);
+  record = {peer.number, pulse.host(), pulse.pid()};
+  pulse_cut_until_.erase(pulse.worker());
   peer.role = Role::kPulse;
   peer.worker = pulse.worker();
   peer.link->WatchHost();
 }
 
-void WorkerHub::HostSilent(Peer& pulse) {
-  const auto it = supervisors_.find(pulse.worker);
-  if (it == supervisors_.end() || it->second->pulse != pulse.number) return;
+void WorkerHub::PulseEnded(Peer& pulse, const absl::Status& status) {
+  const auto it = pulses_.find(pulse.worker);
+  if (it == pulses_.end() || it->second.peer != pulse.number) return;
+  const PulseRecord record = it->second;
+  pulses_.erase(it);
+  if (status.code() == absl::StatusCode::kDeadlineExceeded) return HostSilent(pulse.worker, record);
+  // Nothing is sent on it, so the end of its process closes it in order.
+  if (!status.ok() || Planted(Bug::kDeathIsCut))
+    pulse_cut_until_[pulse.worker] = now_() + options_.link_grace;
+  LoseIfAlone(pulse.worker);
+}
+
+bool WorkerHub::MayReturn(const std::string& worker) const {
+  return supervisors_.contains(worker) || pulses_.contains(worker) ||
+         pulse_cut_until_.contains(worker);
+}
+
+void WorkerHub::LoseIfAlone(const std::string& worker) {
+  Executor* const executor = FindExecutor(worker);
+  if (executor != nullptr && executor->state == Executor::State::kLinkEnded && !MayReturn(worker))
+    DeclareLost(*executor, "its worker went away too");
+}
+
+void WorkerHub::HostSilent(const std::string& worker, const PulseRecord& pulse) {
   if (Planted(Bug::kDeafToPulse)) return;
-  const std::string how = fmt::format("its host {} acknowledged nothing for {:.0f} s",
-                                      it->second->host, Seconds(kHostSilence));
-  Executor* const executor = FindExecutor(pulse.worker);
-  if (executor != nullptr && executor->state != Executor::State::kLost) {
-    const auto peer = peers_.find(executor->peer);
-    peer != peers_.end() && executor->state == Executor::State::kUp
-        ? EndExecutor(*peer->second, how)
-        : DeclareLost(*executor, how);
-  }
+  const std::string how = fmt::format("its host {} acknowledged nothing for {:.0f} s", pulse.host,
+                                      Seconds(kHostSilence));
+  Executor* const executor = FindExecutor(worker);
+  if (executor != nullptr && executor->state != Executor::State::kLost) EndExecutor(*executor, how);
+  spdlog::warn("worker {} is disconnected: {}", worker, how);
+  const auto it = supervisors_.find(worker);
+  if (it == supervisors_.end()) return;
   Peer& supervisor = *peers_.at(it->second->peer);
-  spdlog::warn("worker {} is disconnected: {}", pulse.worker, how);
   SupervisorEnded(supervisor);
   Finish(supervisor);
+}
+
+// ---- Connections that break ----
+
+void WorkerHub::GiveUp(Peer& peer, const std::string& how) {
+  Finish(peer);
+  ExecutorLinkEnded(peer, how);
+}
+
+void WorkerHub::ExecutorLinkEnded(Peer& peer, const std::string& how, bool cut) {
+  Executor& executor = *executors_[peer.executor];
+  if (executor.peer != peer.number || executor.state != Executor::State::kUp) return;
+  executor.link_cause = how;
+  executor.resumes = cut && executor.refused.empty() && options_.link_grace.count() > 0 &&
+                     !Planted(Bug::kCutIsEnd);
+  executor.resumes ? executor.island->links.Cut(executor.id) : LeaveLog(executor);
+  if (!MayReturn(peer.worker)) return DeclareLost(executor, how);
+  executor.state = Executor::State::kLinkEnded;
+  executor.cause_due = now_() + (executor.resumes ? options_.link_grace : options_.cause_wait);
+  if (executor.resumes)
+    spdlog::info(
+        "the executor of worker {} has lost its connection ({}); it has {:.1f} s to come "
+        "back (--link-grace)",
+        peer.worker, how, Seconds(options_.link_grace));
+}
+
+absl::StatusOr<WorkerHub::Executor*> WorkerHub::ToResume(const v1::ResumeExecutor& message) {
+  const auto it = executors_.find(ExecutorId(message.executor()));
+  if (message.controller_incarnation() != options_.controller.value || it == executors_.end() ||
+      it->second->spec.incarnation.value != message.incarnation())
+    return absl::NotFoundError("this controller does not know the registration");
+  Executor& executor = *it->second;
+  if (!IsUp(executor) && !Planted(Bug::kResumeOfLost))
+    return absl::FailedPreconditionError("it was declared lost");
+  if (!executor.refused.empty()) return absl::FailedPreconditionError(executor.refused);
+  return &executor;
+}
+
+void WorkerHub::OnResumeExecutor(Peer& peer, const v1::ResumeExecutor& message) {
+  v1::FromController reply;
+  const auto refuse = [&](const absl::Status& why) {
+    reply.mutable_not_resumed()->set_reason(Text(why));
+    Reply(peer, reply);
+    Finish(peer);
+  };
+  const absl::StatusOr<Executor*> found = ToResume(message);
+  if (!found.ok()) return refuse(found.status());
+  Executor& executor = **found;
+  // Its end of the old connection may have heard of the cut before ours did.
+  if (executor.state == Executor::State::kUp) {
+    Finish(*peers_.at(executor.peer));
+    executor.island->links.Cut(executor.id);
+  }
+  absl::StatusOr<std::vector<Frame>> again = executor.kept.Resume(message.taken());
+  const absl::Status resumed = again.ok()
+                                   ? executor.island->links.Resume(executor.id, peer.link.get(),
+                                                            message.version(), message.applied())
+                                   : again.status();
+  if (!resumed.ok()) {
+    refuse(resumed);
+    return DeclareLost(executor,
+                       fmt::format("it came back and could not go on: {}", Text(resumed)));
+  }
+  executor.state = Executor::State::kUp;
+  executor.peer = peer.number;
+  executor.link_cause.clear();
+  peer.role = Role::kExecutor;
+  peer.link->LimitFrames(kMaxFrameBytes);
+  peer.worker = executor.spec.worker;
+  peer.executor = executor.id;
+  ++links_resumed_;
+  reply.mutable_resumed()->set_taken(executor.kept.taken());
+  Reply(peer, reply);
+  for (Frame& frame : *again) {
+    executor.kept.Stamp(frame);
+    peer.link->Send(std::move(frame));
+  }
+  SendSoon(*executor.island);
+  spdlog::info("the executor of worker {} is connected again and goes on", peer.worker);
+}
+
+void WorkerHub::AcknowledgeReport(Peer& peer, size_t bytes) {
+  Executor& executor = *executors_[peer.executor];
+  executor.unacknowledged += bytes;
+  if (executor.unacknowledged < kAcknowledgedBytes) return;
+  executor.unacknowledged = 0;
+  v1::FromController message;
+  message.mutable_heartbeat_ack();
+  Reply(peer, message);
 }
 
 }  // namespace fairway

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "controller/daemon/worker_hub.h"
+#include "transport/kept_frames.h"
 
 namespace fairway {
 
@@ -21,16 +22,17 @@ struct WorkerHub::Peer {
   Clock::time_point heard;
   std::string worker;
   ExecutorId executor;
-  std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
-  bool stalled = false;                    // its silence has been logged
+  bool stalled = false;  // its silence has been logged
 };
 
 // A worker's executor over all its incarnations.
 struct WorkerHub::Executor {
   enum class State : uint8_t {
     kUp,
-    kLinkEnded,  // waits until `cause_due` for the supervisor's account
-    kLost,       // the owner knows
+    // It waits until `cause_due` for the executor, if it `resumes`, and for the supervisor's
+    // account.
+    kLinkEnded,
+    kLost,  // the owner knows
   };
   ExecutorId id;
   State state = State::kLost;
@@ -41,7 +43,11 @@ struct WorkerHub::Executor {
   Island* island = nullptr;
   Clock::time_point cause_due;
   std::string link_cause;
-  std::string refused;  // why it gets no more commands; its end is posted
+  bool resumes = false;
+  KeptFrames kept;
+  size_t unacknowledged = 0;  // bytes of reports that it has not been told to have come
+  std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
+  std::string refused;                     // why it gets no more commands; its end is posted
   LoopLoad load;
 };
 
@@ -61,7 +67,6 @@ struct WorkerHub::Supervisor {
   // Its executor is up, or was since the supervisor connected. So the executor was not refused: the
   // worker belongs to its island, and compiles for the platform that the executor registered.
   bool belongs = false;
-  uint64_t pulse = 0;  // the peer of its pulse; 0: none yet
 };
 
 struct WorkerHub::Compilation {

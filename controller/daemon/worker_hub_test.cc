@@ -189,7 +189,7 @@ TEST_F(WorkerHubTest, ALinkThatEndsWaitsForTheSupervisorsAccount) {
   auto executor = ConnectExecutor("w0", 11);
   executor->link.reset();
   Settle();
-  EXPECT_FALSE(hub_->Connected(ExecutorId(1)));
+  EXPECT_TRUE(hub_->Connected(ExecutorId(1))) << "it may come back";
   EXPECT_THAT(lost_, IsEmpty());
   Died(*supervisor, 11, "killed by signal 9");
   ASSERT_THAT(lost_, SizeIs(1));
@@ -232,7 +232,7 @@ TEST_F(WorkerHubTest, WithoutAnAccountTheLinksEndIsTheCause) {
   auto executor = ConnectExecutor("w0", 11);
   executor->link.reset();
   Settle();
-  Advance(milliseconds(900));
+  Advance(milliseconds(2900));
   EXPECT_THAT(lost_, IsEmpty());
   Advance(milliseconds(200));
   EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("its process ended"))));

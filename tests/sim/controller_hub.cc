@@ -24,6 +24,7 @@ WorkerHubOptions HubOptions(const World& world) {
   WorkerHubOptions options;
   options.controller = Incarnation(world.epoch);
   options.data_endpoint = ":1";
+  options.link_grace = milliseconds(world.config.link_grace / kMillisecond);
   options.deadline = milliseconds(world.config.deadline / kMillisecond);
   // Islands and commands are small here. Still, versions have to wait in half of the worlds, and
   // links have little room in some.
@@ -92,6 +93,7 @@ void Controller::OnReport(ExecutorId id, Incarnation incarnation, Report report)
   world_.Trace("report of e{} incarnation {}: through {}, {} more, {} failures", id, incarnation,
                report.finished_through, report.finished.size(), report.failures.size());
   const Member& member = members_.at(id);
+  member.machine->Heard(member.session, *world_.received);
   if (!member.up) world_.Broken("F1", "{} is lost and reports", member.machine->worker());
   if (const absl::Status same = SentAgain(*world_.received, incarnation, report); !same.ok())
     world_.Broken("codec", "a report of {}: {}", member.machine->worker(), Describe(same));

@@ -14,6 +14,9 @@ namespace {
 constexpr int64_t kHostSilent = 3 * kSecond;
 constexpr int64_t kCauseWait = kSecond;
 constexpr int64_t kTicks = 400 * kMillisecond;
+// An executor that hears of a cut goes on in this time: a pause, three messages, a turn of the
+// loop.
+constexpr int64_t kBack = kSecond;
 // Message delays, a tick, other work of the loop.
 constexpr int64_t kSlack = 2 * kSecond;
 
@@ -71,13 +74,28 @@ void World::CutLinks(Machine& machine) {
   const bool hub_first = random.Percent(50);
   const int64_t later = random.Between(1, random.Percent(50) ? kSecond / 5 : 3 * kSecond);
   const bool executor = random.Percent(80);
+  const int64_t grace = config.link_grace;
+  if (executor && grace == 0) {
+    // The hub waits for the supervisor's account, which does not come.
+    const int64_t told = kCauseWait + kTicks;
+    MayBeLost(machine.session(), hub_first ? told : later + told);
+  } else if (executor && hub_first && later + kBack > grace) {
+    MayBeLost(machine.session(), later > grace + kTicks ? grace + kTicks : -1);
+  }
+  Cut(machine, hub_first, later, executor, !executor || random.Percent(30));
+}
+
+void World::CutAndBack(Machine& machine) {
+  if (controller == nullptr || !machine.Fine() || config.link_grace <= kBack + kSecond / 2) return;
+  Count("link cut and back");
+  Cut(machine, random.Percent(50), random.Between(1, kSecond / 2), true, random.Percent(30));
+}
+
+void World::Cut(Machine& machine, bool hub_first, int64_t later, bool executor, bool supervisor) {
   Count(hub_first ? "link cut: the controller hears first" : "link cut: the worker hears first");
   Trace("the link of {} is cut, the other end hears of it {} us later", machine.worker(), later);
-  // The hub waits for the supervisor's account, which does not come.
-  const int64_t told = kCauseWait + kTicks;
-  if (executor) MayBeLost(machine.session(), hub_first ? told : later + told);
   if (executor) machine.CutLink(hub_first, later);
-  if (!executor || random.Percent(30)) machine.host().CutLink(hub_first, later);
+  if (supervisor) machine.host().CutLink(hub_first, later);
 }
 
 void World::StopExecutor(Machine& machine) {

@@ -189,9 +189,8 @@ void Host::OnEnd(Wire& wire) {
     if (registered_) DialPulse();
   } else if (&wire == link_.get()) {
     link_ = nullptr;
-    registered_ = false;
-    if (pulse_ != nullptr) pulse_->HangUp();
-    pulse_ = nullptr;
+    registered_ = false;  // the pulse stays
+    account_->LinkEnded();
     Dial();
   }
 }
@@ -201,8 +200,14 @@ void Host::OnEnd(Wire& wire) {
 void Host::CutLink(bool hub_first, int64_t later) {
   if (link_ == nullptr) return;
   ++cuts_;
+  last_cut_ = world_.queue.now() + later;
   world_.queue.After(later, [this] { --cuts_; });
   link_->Cut(hub_first, later);
+  if (pulse_ != nullptr && world_.random.Percent(30)) pulse_->Cut(hub_first, later);
+}
+
+bool Host::CutLately() const {
+  return last_cut_ >= 0 && world_.queue.now() < last_cut_ + 10 * kSecond;
 }
 
 void Host::Silence(int64_t time) {
@@ -216,6 +221,7 @@ void Host::Silence(int64_t time) {
   if (time >= kSilence) world_.queue.After(kSilence, tell);
   world_.queue.After(time, [this] {
     silent_ = false;
+    heard_at_ = world_.queue.now();
     world_.Trace("{}: its host is heard again", worker());
     while (!held_.empty()) {
       Event run = std::move(held_.front());

@@ -39,8 +39,13 @@ class Host final : public FarSide {
   // For this time nothing reaches the host or leaves it.
   void Silence(int64_t time);
   bool silent() const { return silent_; }
+  // When it was heard again last.
+  int64_t heard_at() const { return heard_at_; }
   void Hold(Event run) { held_.push_back(std::move(run)); }
+  // Cuts the link of the supervisor, and sometimes its pulse.
   void CutLink(bool hub_first, int64_t later);
+  // Whether it was cut so lately that the controller may wait for it.
+  bool CutLately() const;
 
   // The link of an ended process closes at this time. The controller hears of newer ones later.
   void ClosedAt(int64_t time) { closed_at_ = std::max(closed_at_, time); }
@@ -76,9 +81,11 @@ class Host final : public FarSide {
   std::optional<ExecutorAccount> account_;  // of the supervisor's process
   std::string kill_reason_;                 // of the executor that runs; empty: it is not killed
   bool silent_ = false;
+  int64_t heard_at_ = -1;
   std::deque<Event> held_;
   int64_t closed_at_ = 0;
   int cuts_ = 0;  // under way
+  int64_t last_cut_ = -1;
 };
 
 }  // namespace fairway::sim

@@ -58,6 +58,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // nothing on a link that is not watched.
   void HostSilent();
   bool watched() const { return watched_; }
+  bool cut() const { return cut_; }
   // The epoch of its controller.
   uint64_t epoch() const { return epoch_; }
   // Checks that the far process gives its controller up if, and only if, that was silent for the

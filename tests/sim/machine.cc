@@ -447,6 +447,7 @@ std::string Machine::Leftovers() const {
   add("assemblies", assemblies_.size());
   add("pulls", pulls_.size());
   add("commands that did not come", on_the_way_.size());
+  add("reports that did not come", said_.size());
   for (const int64_t bytes : used_) add("bytes", static_cast<size_t>(bytes));
   return text;
 }

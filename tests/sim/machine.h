@@ -100,13 +100,15 @@ class Machine final : public ExecutorActions, public FarSide {
     if (wire_ != nullptr) wire_->Cut(hub_first, later);
   }
 
-  // FarSide. When the link has ended, launches run to their end; then it forgets everything and
-  // registers again.
+  // FarSide. When the link has ended, it dials again and goes on. If it cannot, launches run to
+  // their end; then it forgets everything and registers again.
   void OnFrame(Wire& wire, const Frame& frame) override;
   void OnEnd(Wire& wire) override;
 
   // The hub was given this command for this registration.
   void Expect(uint64_t session, const Command& command);
+  // The hub took this report, encoded, from this registration. Checks that it was sent next.
+  void Heard(uint64_t session, const std::string& report);
   void Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done);
   // The gang of this run has ended here.
   void EndRun(const std::shared_ptr<Run>& run);
@@ -180,6 +182,13 @@ class Machine final : public ExecutorActions, public FarSide {
   void End(int signal, int exit_code);
   void Reset();
   void Connect();
+  // Connects again to go on.
+  void Redial();
+  void OnResumed(const v1::Resumed& resumed);
+  // `cut`: nobody gave the link up.
+  void LinkEnded(bool cut);
+  void CheckGrace();
+  void EndRegistration();
   void Beat(const std::shared_ptr<Wire>& wire);
   void OnLogFrame(const std::string& frame);
   // Checks that the hub was given this command next.
@@ -189,6 +198,10 @@ class Machine final : public ExecutorActions, public FarSide {
   ExecutorSpec Spec();
   void Follow(ReportPace::Next next);
   void SendReport();
+  // Stamps the frame and sends it if there is a link.
+  void SendFrame(Frame frame);
+  // Sends a message that must come although the link may be cut.
+  void SendKept(const v1::ToController& message);
   void SendLogReport(CommandInbox::With with);
   void KeepReport();
   void TellLate();
@@ -234,7 +247,9 @@ class Machine final : public ExecutorActions, public FarSide {
   std::optional<ReportPace> pace_;            // of the registration
   bool was_registered_ = false;
   std::deque<std::string> on_the_way_;  // commands sent to it, encoded, in order
-  v1::ToController late_;               // a report of an earlier registration
+  std::deque<std::string> said_;        // reports sent by it, encoded, in order
+  int64_t cut_at_ = 0;
+  v1::ToController late_;  // a report of an earlier registration
   bool asleep_ = false;
   int64_t slept_at_ = 0, woke_at_ = 0;
   std::deque<std::pair<uint64_t, Event>>

@@ -80,7 +80,9 @@ void Machine::Die() {
   if (!alive()) return;
   world_.Trace("{} dies", worker_);
   KeepReport();
-  if (session_ != 0) world_.MayBeLost(session_, 2000 * kMillisecond);
+  // Without its supervisor's word the controller waits for its connection.
+  const int64_t wait = host_->CutLately() ? world_.config.link_grace : 0;
+  if (session_ != 0) world_.MayBeLost(session_, wait + 2000 * kMillisecond);
   world_.BreakGangs(this, session_);
   core_.reset();
   ++life_;
@@ -150,7 +152,7 @@ void Machine::WakeUp() {
 // ---- the registration
 
 bool Machine::Fine() const {
-  return registration_ && registration_->held() && !asleep_ && wire_ != nullptr &&
+  return registration_ && registration_->held() && !asleep_ && wire_ != nullptr && !wire_->cut() &&
          wire_->epoch() == world_.epoch && host_->Fine();
 }
 
@@ -163,6 +165,7 @@ void Machine::Connect() {
     epoch_ = world_.epoch;
     was_registered_ = false;
     on_the_way_.clear();
+    said_.clear();
     wire_ = std::make_shared<Wire>(world_, *host_, this);
     wire_->Open();
     v1::ToController message;
@@ -173,6 +176,30 @@ void Machine::Connect() {
     ToProto(Spec(), registration->mutable_spec());
     wire_->Send(message);
   });
+}
+
+void Machine::Redial() {
+  const int64_t pause = kMillisecond * link_life_->NextPause().count();
+  After(pause + world_.LinkDelay(), [this] {
+    if (!registration_->cut()) return;
+    if (world_.controller == nullptr || host_->silent()) return Redial();
+    wire_ = std::make_shared<Wire>(world_, *host_, this);
+    wire_->Open();
+    v1::ToController message;
+    *message.mutable_resume_executor() = registration_->Resume(kLinkProtocol, incarnation_);
+    wire_->Send(message);
+  });
+}
+
+void Machine::OnResumed(const v1::Resumed& resumed) {
+  world_.Trace("{} goes on, {} was taken", worker_, resumed.taken());
+  world_.Count("link resumed");
+  absl::StatusOr<std::vector<Frame>> again = registration_->Resumed(resumed);
+  if (!again.ok()) return world_.Broken("link", "{}: {}", worker_, Describe(again.status()));
+  for (Frame& frame : *again) SendFrame(std::move(frame));
+  SendLogReport(CommandInbox::With::kNothing);
+  link_life_->Registered(link_life_->interval().count(), link_life_->deadline().count());
+  Beat(wire_);
 }
 
 void Machine::OnFrame(Wire& wire, const Frame& frame) {
@@ -186,17 +213,27 @@ void Machine::OnFrame(Wire& wire, const Frame& frame) {
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker_, Describe(status));
+  const absl::StatusOr<bool> fresh = registration_->Taken(frame);
+  if (!fresh.ok()) return world_.Broken("link", "{}: {}", worker_, Describe(fresh.status()));
+  if (!*fresh) return;
   switch (message.message_case()) {
     case v1::FromController::kHeartbeatAck:
       return;
     case v1::FromController::kRegistered:
       id_ = ExecutorId(message.registered().executor());
-      if (const absl::Status status = registration_->Accepted(id_); !status.ok())
+      if (const absl::Status status = registration_->Accepted(message.registered()); !status.ok())
         return world_.Broken("F1", "{}: {}", worker_, Describe(status));
       link_life_->Registered(message.registered().heartbeat_interval_ms(),
                              message.registered().deadline_ms());
       Beat(wire_);
       return TellLate();
+    case v1::FromController::kResumed:
+      return OnResumed(message.resumed());
+    case v1::FromController::kNotResumed:
+      world_.Trace("{} cannot go on: {}", worker_, message.not_resumed().reason());
+      world_.Count("link not resumed");
+      wire_->HangUp();
+      return LinkEnded(false);
     case v1::FromController::kFence:
       world_.Trace("{} is fenced: {}", worker_, message.fence().reason());
       if (!message.fence().asked()) world_.Count("executor fenced");
@@ -243,9 +280,35 @@ void Machine::OnEnd(Wire& wire) {
     waiting_.emplace_back(life_, [this, kept] { OnEnd(*kept); });
     return;
   }
+  LinkEnded(true);
+}
+
+void Machine::LinkEnded(bool cut) {
   world_.Trace("the link of {} ends", worker_);
   wire_ = nullptr;
-  registration_->LinkEnded();
+  const bool held = registration_->held();
+  if (!cut || !registration_->Cut(world_.Time())) return EndRegistration();
+  if (held) {
+    cut_at_ = world_.queue.now();
+    After(kMillisecond * registration_->grace().count(), [this] { CheckGrace(); });
+  }
+  Redial();
+}
+
+void Machine::CheckGrace() {
+  if (!registration_->GraceOver(world_.Time())) return;
+  world_.Count("link not back in time");
+  const bool hindered = world_.controller == nullptr || epoch_ != world_.epoch ||
+                        world_.config.stops > 0 || host_->silent() ||
+                        host_->heard_at() >= cut_at_ || woke_at_ >= cut_at_;
+  if (!hindered)
+    world_.Broken("link", "{} gives up its connection, though nothing was in its way", worker_);
+  world_.MayBeLost(session_, 2 * kSecond);
+  EndRegistration();
+}
+
+void Machine::EndRegistration() {
+  registration_->End();
   pace_->Stop();
   // Other executors may never get the launches that wait for them (ExecutorSession::Drain).
   world_.BreakGangs(this, session_);
@@ -261,12 +324,12 @@ void Machine::Beat(const std::shared_ptr<Wire>& wire) {
     world_.Trace("{} gives the controller up", worker_);
     world_.MayBeLost(session_, 2 * kSecond);
     wire->HangUp();
-    return OnEnd(*wire);
+    return LinkEnded(false);
   }
   SendLogReport(CommandInbox::With::kHeartbeat);
   v1::ToController message;
   message.mutable_heartbeat()->set_sequence(beat.sequence);
-  wire->Send(message);
+  SendFrame(PackFrame(message));
   world_.InBackground(kMillisecond * link_life_->interval().count(), [this, wire] { Beat(wire); });
 }
 
@@ -287,18 +350,36 @@ void Machine::Follow(ReportPace::Next next) {
 }
 
 void Machine::SendReport() {
-  if (wire_ == nullptr) return;
   v1::ToController message;
   ToProto(core_->TakeReport(), incarnation_, message.mutable_report());
-  wire_->Send(message);
+  SendKept(message);
   SendLogReport(CommandInbox::With::kReport);
+}
+
+void Machine::SendFrame(Frame frame) {
+  if (wire_ == nullptr) return;
+  registration_->Stamp(frame);
+  wire_->Send(std::move(frame));
+}
+
+void Machine::SendKept(const v1::ToController& message) {
+  Frame frame = registration_->Keep(PackFrame(message));
+  said_.push_back(frame.payload);
+  if (registration_->held()) SendFrame(std::move(frame));
+}
+
+void Machine::Heard(uint64_t session, const std::string& report) {
+  if (session != session_) return;
+  if (said_.empty() || said_.front() != report)
+    return world_.Broken("link", "a report of {} comes that was not sent next", worker_);
+  said_.pop_front();
 }
 
 void Machine::SendLogReport(CommandInbox::With with) {
   Frame frame;
   frame.type = kLogReportFrame;
   frame.payload = registration_->LogReport(with);
-  if (wire_ != nullptr && !frame.payload.empty()) wire_->Send(std::move(frame));
+  if (!frame.payload.empty()) SendFrame(std::move(frame));
 }
 
 // Keeps its last report, which it may send, wrongly, once it has registered anew.
@@ -315,7 +396,7 @@ void Machine::TellLate() {
   After(delay, [this, late = std::exchange(late_, {})] {
     if (wire_ == nullptr || !registration_->held()) return;
     world_.Count("late report");
-    wire_->Send(late);
+    SendKept(late);
   });
 }
 

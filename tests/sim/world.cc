@@ -109,7 +109,7 @@ void World::SetupHostile() {
     config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;
   config.cluster.node_pieces = 512;
   // The neighbour is tested against the others' work, without these faults.
-  config.controller_losses = config.stops = 0;
+  config.controller_losses = config.stops = config.cuts = 0;
   config.cut_percent = config.lone_percent = config.full_percent = 0;
 }
 
@@ -129,6 +129,8 @@ void World::SetupFaults() {
   Random& r = random;
   config.stops = r.Percent(80) ? 0 : static_cast<int>(r.Between(1, 3));
   config.cut_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
+  config.link_grace = (r.Percent(80) ? 3 : r.Percent(50) ? 1 : 0) * kSecond;
+  config.cuts = r.Percent(50) ? 0 : static_cast<int>(r.Between(1, 5));
   config.lone_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
   config.full_percent = r.Percent(90) ? 0 : static_cast<int>(r.Between(1, 5));
 }
@@ -144,6 +146,12 @@ void World::ScheduleFaults() {
       } else {
         HurtExecutor(machine);
       }
+    });
+  }
+  for (int i = 0; i < config.cuts; ++i) {
+    queue.After(random.Between(1000, busy), [this] {
+      Machine& machine = *random.Pick(machines);
+      if (machine.island() != config.reserved) CutAndBack(machine);
     });
   }
   for (int i = 0; i < config.controller_losses; ++i) {

@@ -40,6 +40,8 @@ struct Config {
   int64_t think = 2000;     // between two operations of a session
   int64_t duration = 2000;  // of a computation, at most
   int losses = 0;           // executors lost
+  int cuts = 0;             // connections that break and come back in time
+  int64_t link_grace = 0;   // microseconds
   int controller_losses = 0;
   int stops = 0;                // of the controller's loop, for a while
   int cut_percent = 0;          // of pulls: they fail though both ends live
@@ -177,6 +179,10 @@ class World {
   void MakeSessions();
   void ScheduleFaults();
   void CutLinks(Machine& machine);
+  // The executor's connection breaks, and perhaps those of its supervisor. The other end of each
+  // hears of it `later`.
+  void Cut(Machine& machine, bool hub_first, int64_t later, bool executor, bool supervisor);
+  void CutAndBack(Machine& machine);
   void StopExecutor(Machine& machine);
   void SilenceHost(Machine& machine);
   void CheckLosses();

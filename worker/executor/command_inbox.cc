@@ -34,6 +34,11 @@ absl::StatusOr<std::vector<Command>> CommandInbox::Take(std::string_view bytes) 
   return out;
 }
 
+void CommandInbox::Resend() {
+  follower_.Resend();
+  unreported_ = kAtOnce;
+}
+
 std::string CommandInbox::Report(With with) {
   const size_t least = with == With::kNothing ? kAtOnce : with == With::kReport ? kWithReport : 1;
   if (unreported_ < least || follower_.version() == 0) return {};

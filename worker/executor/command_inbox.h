@@ -35,6 +35,12 @@ class CommandInbox {
   // A report of the log; empty: none should leave now.
   std::string Report(With with);
 
+  // There is a new connection: the next report names again all that is not concluded.
+  void Resend();
+  // What the controller is told on a new connection.
+  uint64_t version() const { return follower_.version(); }
+  LogNumber applied() const { return follower_.applied(); }
+
  private:
   LogFollower follower_;
   size_t unreported_ = 0;  // bytes of frames since the last report

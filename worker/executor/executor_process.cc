@@ -22,6 +22,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLookAgain{20};
 constexpr int kBlockingThreads = 4;
 
+Registration::Time LinkTime() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
 }  // namespace
 
 ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime* runtime)
@@ -34,8 +36,10 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
             {.on_open = [this] { OnOpen(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
              .on_log_frame = [this](const std::string& frame) { OnLogFrame(frame); },
-             .on_end = [this](const std::string& why) { OnLinkEnd(why); },
-             .fill_heartbeat = [this](v1::Heartbeat& to) { FillHeartbeat(to); }}) {}
+             .on_end = [this](const std::string& why, bool cut) { OnLinkEnd(why, cut); },
+             .fill_heartbeat = [this](v1::Heartbeat& to) { FillHeartbeat(to); },
+             .stamp = [this](Frame& frame) { registration_.Stamp(frame); },
+             .taken = [this](const Frame& frame) { return registration_.Taken(frame); }}) {}
 
 ExecutorProcess::~ExecutorProcess() { runtime_->WhenLost(nullptr); }
 
@@ -67,6 +71,12 @@ void ExecutorProcess::Exit(int code, std::string why) {
 
 void ExecutorProcess::OnOpen() {
   if (draining_ || exit_code_.has_value()) return;
+  if (registration_.cut()) {
+    v1::ToController message;
+    *message.mutable_resume_executor() =
+        registration_.Resume(kLinkProtocol, session_->incarnation());
+    return link_.Send(message);
+  }
   if (absl::Status status = Register(); !status.ok()) {
     Exit(status.code() == absl::StatusCode::kAlreadyExists ? kExitPortTaken : kExitInternal,
          Text(status));
@@ -75,7 +85,7 @@ void ExecutorProcess::OnOpen() {
 
 absl::Status ExecutorProcess::Register() {
   const Incarnation incarnation = RandomIncarnation();
-  client_calls_ = MakeClientCalls();
+  client_calls_ = MakeClientCalls(incarnation);
   launches_.set_host_calls(client_calls_);
   std::vector<BlockingPool*> buffer_makers;
   for (const auto& pool : buffer_makers_) buffer_makers.push_back(pool.get());
@@ -138,6 +148,10 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
   switch (message.message_case()) {
     case v1::FromController::kRegistered:
       return OnRegistered(message.registered());
+    case v1::FromController::kResumed:
+      return OnResumed(message.resumed());
+    case v1::FromController::kNotResumed:
+      return link_.End("the controller does not go on: " + message.not_resumed().reason());
     case v1::FromController::kCallbackAnswer:
       return OnCallbackAnswer(message.callback_answer());
     case v1::FromController::kFence:
@@ -149,7 +163,7 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
 }
 
 void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
-  const absl::Status accepted = registration_.Accepted(ExecutorId(registered.executor()));
+  const absl::Status accepted = registration_.Accepted(registered);
   if (!accepted.ok()) return link_.End(Text(accepted));
   session_->SetController(Absolute(registered.data_endpoint()),
                           Incarnation(registered.controller_incarnation()));
@@ -157,6 +171,20 @@ void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
                registered.executor(), runtime_->info().num_devices, runtime_->info().device_kind,
                session_->data_endpoint());
   link_.StartHeartbeats(registered.heartbeat_interval_ms(), registered.deadline_ms());
+}
+
+void ExecutorProcess::OnResumed(const v1::Resumed& resumed) {
+  absl::StatusOr<std::vector<Frame>> again = registration_.Resumed(resumed);
+  if (!again.ok()) return link_.End(Text(again.status()));
+  spdlog::info("connected to {} again", config_.controller);
+  for (Frame& frame : *again) link_.Send(std::move(frame));
+  SendLogReport(CommandInbox::With::kNothing);
+  link_.ResumeHeartbeats();
+}
+
+void ExecutorProcess::SendKept(const v1::ToController& message) {
+  Frame frame = registration_.Keep(PackFrame(message));
+  if (registration_.held()) link_.Send(std::move(frame));
 }
 
 void ExecutorProcess::OnLogFrame(const std::string& frame) {
@@ -171,11 +199,11 @@ void ExecutorProcess::OnLogFrame(const std::string& frame) {
   SendLogReport(CommandInbox::With::kNothing);
 }
 
-std::shared_ptr<ClientCalls> ExecutorProcess::MakeClientCalls() {
-  // Goes to the link of this registration; the next registration knows nothing of these calls.
-  const auto post = [this, connection = link_.connection()](v1::ToController message) {
-    loop_.Post("callback", [this, connection, message = std::move(message)] {
-      if (link_.connection() == connection) link_.Send(message);
+std::shared_ptr<ClientCalls> ExecutorProcess::MakeClientCalls(Incarnation incarnation) {
+  // The next registration knows nothing of these calls.
+  const auto post = [this, incarnation](v1::ToController message) {
+    loop_.Post("callback", [this, incarnation, message = std::move(message)] {
+      if (Lasts(incarnation)) SendKept(message);
     });
   };
   return std::make_shared<ClientCalls>(
@@ -211,11 +239,11 @@ void ExecutorProcess::PullResults(CallbackAnswer answer) {
   auto gathering = std::make_shared<Gathering>();
   gathering->answer = std::move(answer);
   gathering->answer.results.resize(wanted->size());
-  const auto arrive = [this, connection = link_.connection(), calls = client_calls_, gathering] {
+  const auto arrive = [this, incarnation = session_->incarnation(), calls = client_calls_,
+                       gathering] {
     if (--gathering->open > 0) return;
     // The controller keeps results that are not pulled until SendGivenUp.
-    if (!gathering->answer.status.ok() && link_.connection() == connection)
-      SendGivenUp(gathering->answer.call);
+    if (!gathering->answer.status.ok() && Lasts(incarnation)) SendGivenUp(gathering->answer.call);
     calls->Answered(std::move(gathering->answer));
   };
   for (size_t i = 0; i < wanted->size(); ++i) {
@@ -241,14 +269,18 @@ void ExecutorProcess::PullResults(CallbackAnswer answer) {
 void ExecutorProcess::SendGivenUp(uint64_t call) {
   v1::ToController message;
   message.mutable_callback_given_up()->set_call(call);
-  link_.Send(message);
+  SendKept(message);
+}
+
+bool ExecutorProcess::Lasts(Incarnation incarnation) const {
+  return session_ != nullptr && session_->incarnation() == incarnation && !registration_.ending();
 }
 
 void ExecutorProcess::SendReport(const Report& report) {
   if (session_ == nullptr) return;
   v1::ToController message;
   ToProto(report, session_->incarnation(), message.mutable_report());
-  link_.Send(message);
+  SendKept(message);
   SendLogReport(CommandInbox::With::kReport);
 }
 
@@ -287,11 +319,22 @@ void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
   });
 }
 
-void ExecutorProcess::OnLinkEnd(const std::string& why) {
+void ExecutorProcess::OnLinkEnd(const std::string& why, bool cut) {
+  if (!cut || draining_ || !registration_.Cut(LinkTime())) return EndRegistration(why);
+  spdlog::warn("the connection to {} broke: {}", config_.controller, why);
+  link_.Connect();
+  loop_.PostAfter(registration_.grace(), "link grace", [this, why] {
+    if (!registration_.GraceOver(LinkTime())) return;
+    link_.StopConnecting();
+    EndRegistration(why);
+  });
+}
+
+void ExecutorProcess::EndRegistration(const std::string& why) {
   if (!draining_) spdlog::warn("registration ends: {}", why);
   if (client_calls_ != nullptr)
     client_calls_->Close(absl::UnavailableError("the executor lost its controller: " + why));
-  registration_.LinkEnded();
+  registration_.End();
   if (session_ != nullptr) session_->Drain();
   if (draining_) return Exit(kExitOk, "drained; the controller is gone");
   WaitForLaunches();

@@ -65,14 +65,21 @@ class ExecutorProcess {
   absl::Status Register();
   void OnMessage(v1::FromController message);
   void OnRegistered(const v1::Registered& registered);
+  void OnResumed(const v1::Resumed& resumed);
   void OnLogFrame(const std::string& frame);
+  // Connects again. The registration goes on if its connection was cut.
+  void OnLinkEnd(const std::string& why, bool cut);
   // Ends this registration. A new one begins when the launches in flight have ended.
-  void OnLinkEnd(const std::string& why);
+  void EndRegistration(const std::string& why);
   void WaitForLaunches();
+  // Sends a message that must come although the connection may break.
+  void SendKept(const v1::ToController& message);
+  // Whether the registration of this incarnation lasts.
+  bool Lasts(Incarnation incarnation) const;
   void SendReport(const Report& report);
   void SendLogReport(CommandInbox::With with);
   // Makes the client calls of a new registration.
-  std::shared_ptr<ClientCalls> MakeClientCalls();
+  std::shared_ptr<ClientCalls> MakeClientCalls(Incarnation incarnation);
   void OnCallbackAnswer(const v1::LinkCallbackAnswer& answer);
   // Pulls the results of an answer that came without them.
   void PullResults(CallbackAnswer answer);

@@ -6,19 +6,63 @@
 #include "base/planted.h"
 
 namespace fairway {
+namespace {
+
+constexpr int64_t kMostGrace = 3600000;  // milliseconds
+
+}  // namespace
 
 uint64_t Registration::Ask() {
   phase_ = Phase::kAsked;
   inbox_.reset();
+  kept_ = {};
   return Planted(Bug::kForgetLaunchIds) ? 0 : highest_launch_id_;
 }
 
-absl::Status Registration::Accepted(ExecutorId self) {
+absl::Status Registration::Accepted(const v1::Registered& terms) {
   if (phase_ != Phase::kAsked)
     return absl::FailedPreconditionError("the controller registered this executor twice");
   phase_ = Phase::kHeld;
-  inbox_.emplace(self);
+  self_ = terms.executor();
+  controller_ = terms.controller_incarnation();
+  grace_ = std::chrono::milliseconds(std::clamp<int64_t>(terms.link_grace_ms(), 0, kMostGrace));
+  inbox_.emplace(ExecutorId(self_));
   return absl::OkStatus();
+}
+
+bool Registration::Cut(Time now) {
+  if (held()) cut_at_ = now;
+  const bool outlives = (held() || phase_ == Phase::kResuming) && now - cut_at_ < grace_;
+  phase_ = outlives ? Phase::kCut : Phase::kEnding;
+  return outlives;
+}
+
+bool Registration::GraceOver(Time now) {
+  if (!cut() || now - cut_at_ < grace_) return false;
+  phase_ = Phase::kEnding;
+  return true;
+}
+
+v1::ResumeExecutor Registration::Resume(uint32_t protocol, Incarnation incarnation) {
+  phase_ = Phase::kResuming;
+  v1::ResumeExecutor out;
+  out.set_protocol(protocol);
+  out.set_controller_incarnation(controller_);
+  out.set_executor(self_);
+  out.set_incarnation(incarnation.value);
+  out.set_version(inbox_->version());
+  out.set_applied(inbox_->applied());
+  out.set_taken(kept_.taken());
+  return out;
+}
+
+absl::StatusOr<std::vector<Frame>> Registration::Resumed(const v1::Resumed& resumed) {
+  if (phase_ != Phase::kResuming)
+    return absl::FailedPreconditionError("the controller resumed what was not cut");
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<Frame> again, kept_.Resume(resumed.taken()));
+  phase_ = Phase::kHeld;
+  inbox_->Resend();
+  return again;
 }
 
 absl::StatusOr<std::vector<Command>> Registration::Take(std::string_view frame) {

@@ -10,6 +10,7 @@
 namespace fairway {
 namespace {
 
+using std::chrono::seconds;
 using ::testing::IsEmpty;
 using With = CommandInbox::With;
 
@@ -23,15 +24,30 @@ std::string FrameWithCommand() {
   return writer.Take();
 }
 
+v1::Registered Terms() {
+  v1::Registered terms;
+  terms.set_controller_incarnation(77);
+  terms.set_executor(3);
+  terms.set_link_grace_ms(3000);
+  return terms;
+}
+
+Frame Message(std::string payload) {
+  Frame frame;
+  frame.type = kControlFrame;
+  frame.payload = std::move(payload);
+  return frame;
+}
+
 TEST(RegistrationTest, CommandsAreTakenAndReportedWhileItIsHeld) {
   Registration registration;
   EXPECT_EQ(registration.Ask(), 0u);
   EXPECT_EQ(registration.Take(FrameWithCommand()).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(registration.Accepted(ExecutorId(3)).ok());
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
   ASSERT_TRUE(registration.held());
   EXPECT_EQ(registration.Take(FrameWithCommand())->size(), 1u);
-  registration.LinkEnded();
+  registration.End();
   EXPECT_EQ(registration.Take(FrameWithCommand()).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(registration.LogReport(With::kHeartbeat), IsEmpty());
@@ -39,18 +55,18 @@ TEST(RegistrationTest, CommandsAreTakenAndReportedWhileItIsHeld) {
 
 TEST(RegistrationTest, AnExecutorIsRegisteredOnceOverALink) {
   Registration registration;
-  EXPECT_EQ(registration.Accepted(ExecutorId(3)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(registration.Accepted(Terms()).code(), absl::StatusCode::kFailedPrecondition);
   registration.Ask();
-  EXPECT_TRUE(registration.Accepted(ExecutorId(3)).ok());
-  EXPECT_EQ(registration.Accepted(ExecutorId(3)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(registration.Accepted(Terms()).ok());
+  EXPECT_EQ(registration.Accepted(Terms()).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(RegistrationTest, TheNextOneWaitsForLaunchesInFlightAndNamesTheirIds) {
   Registration registration;
   registration.Ask();
-  ASSERT_TRUE(registration.Accepted(ExecutorId(3)).ok());
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
   EXPECT_FALSE(registration.Over(0, 5)) << "its link has not ended";
-  registration.LinkEnded();
+  registration.End();
   EXPECT_FALSE(registration.Over(2, 7));
   EXPECT_TRUE(registration.ending());
   EXPECT_TRUE(registration.Over(0, 9));
@@ -62,9 +78,98 @@ TEST(RegistrationTest, ANewRegistrationKnowsNothingOfTheLogBefore) {
   Registration registration;
   for (int i = 0; i < 2; ++i) {
     registration.Ask();
-    ASSERT_TRUE(registration.Accepted(ExecutorId(3)).ok());
+    ASSERT_TRUE(registration.Accepted(Terms()).ok());
     EXPECT_EQ(registration.Take(FrameWithCommand())->size(), 1u) << "its commands come anew";
-    registration.LinkEnded();
+    registration.End();
+    EXPECT_TRUE(registration.Over(0, 0));
+  }
+}
+
+// ---- connections that break
+
+TEST(RegistrationTest, ARegistrationGoesOnWhereItWasOnTheNextConnection) {
+  Registration registration;
+  registration.Ask();
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
+  ASSERT_EQ(registration.Take(FrameWithCommand())->size(), 1u);
+  EXPECT_EQ(registration.Keep(Message("a")).id, 1u);
+  EXPECT_TRUE(registration.Cut(seconds(10)));
+  EXPECT_FALSE(registration.held());
+  EXPECT_EQ(registration.Keep(Message("b")).id, 2u);
+  EXPECT_THAT(registration.LogReport(With::kHeartbeat), IsEmpty()) << "nobody would get it";
+
+  const v1::ResumeExecutor said = registration.Resume(9, Incarnation(11));
+  EXPECT_EQ(said.ShortDebugString(),
+            "protocol: 9 controller_incarnation: 77 executor: 3 incarnation: 11 version: 1 "
+            "applied: 2");
+  v1::Resumed resumed;
+  resumed.set_taken(1);
+  const auto again = registration.Resumed(resumed);
+  ASSERT_TRUE(again.ok());
+  ASSERT_EQ(again->size(), 1u);
+  EXPECT_EQ((*again)[0].payload, "b");
+  EXPECT_TRUE(registration.held());
+  EXPECT_THAT(*registration.Take(FrameWithCommand()), IsEmpty()) << "it has come before";
+  const auto report = DecodeLogReport(registration.LogReport(With::kNothing));
+  ASSERT_TRUE(report.ok()) << "all that is not concluded is reported at once";
+  EXPECT_EQ(report->ended, (LogRanges{{2, 2}}));
+}
+
+TEST(RegistrationTest, ItEndsIfThereIsNoConnectionWithinTheGrace) {
+  Registration registration;
+  registration.Ask();
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
+  EXPECT_TRUE(registration.Cut(seconds(10)));
+  EXPECT_FALSE(registration.GraceOver(seconds(12)));
+  EXPECT_TRUE(registration.cut());
+  EXPECT_TRUE(registration.GraceOver(seconds(13)));
+  EXPECT_TRUE(registration.ending());
+  EXPECT_FALSE(registration.GraceOver(seconds(14))) << "it is told once";
+}
+
+TEST(RegistrationTest, AControllerThatHasYetToAnswerIsWaitedForWhileItsConnectionStands) {
+  Registration registration;
+  registration.Ask();
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
+  EXPECT_TRUE(registration.Cut(seconds(10)));
+  registration.Resume(9, Incarnation(11));
+  EXPECT_FALSE(registration.GraceOver(seconds(20)));
+  EXPECT_FALSE(registration.Cut(seconds(20))) << "the grace began when it was cut first";
+  EXPECT_TRUE(registration.ending());
+}
+
+TEST(RegistrationTest, WhatIsNotHeldOrHasNoGraceEndsWithItsConnection) {
+  Registration registration;
+  registration.Ask();
+  EXPECT_FALSE(registration.Cut(seconds(1)));
+  EXPECT_TRUE(registration.Over(0, 0));
+  registration.Ask();
+  v1::Registered terms = Terms();
+  terms.clear_link_grace_ms();
+  ASSERT_TRUE(registration.Accepted(terms).ok());
+  EXPECT_FALSE(registration.Cut(seconds(2)));
+  EXPECT_TRUE(registration.ending());
+}
+
+TEST(RegistrationTest, NobodyResumesWhatWasNotCutOrMoreThanWasSaid) {
+  Registration registration;
+  registration.Ask();
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
+  EXPECT_EQ(registration.Resumed({}).status().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(registration.Cut(seconds(1)));
+  registration.Resume(9, Incarnation(11));
+  v1::Resumed resumed;
+  resumed.set_taken(1);
+  EXPECT_EQ(registration.Resumed(resumed).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(RegistrationTest, ANewRegistrationNumbersItsMessagesAnew) {
+  Registration registration;
+  for (int i = 0; i < 2; ++i) {
+    registration.Ask();
+    ASSERT_TRUE(registration.Accepted(Terms()).ok());
+    EXPECT_EQ(registration.Keep(Message("a")).id, 1u);
+    registration.End();
     EXPECT_TRUE(registration.Over(0, 0));
   }
 }

@@ -28,12 +28,15 @@ ControllerLink::ControllerLink(EventLoop& loop, std::string controller, Handler 
       life_(stalled_after) {}
 
 void ControllerLink::Connect() {
-  loop_.PostAfter(life_.NextPause(), "connect", [this] { Dial(); });
+  loop_.PostAfter(life_.NextPause(), "connect", [this, dial = ++dial_] { Dial(dial); });
 }
 
-void ControllerLink::Dial() {
+void ControllerLink::Dial(uint64_t dial) {
+  if (dial != dial_) return;
   ConnectTcp(loop_, controller_, kConnectTimeout,
-             [this](absl::StatusOr<std::unique_ptr<Link>> link) { OnConnected(std::move(link)); });
+             [this, dial](absl::StatusOr<std::unique_ptr<Link>> link) {
+               if (dial == dial_) OnConnected(std::move(link));
+             });
 }
 
 void ControllerLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
@@ -47,7 +50,7 @@ void ControllerLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
   ++connection_;
   link_->on_frame = [this](Frame frame) { OnFrame(frame); };
   link_->on_closed = [this](absl::Status status) {
-    End(status.ok() ? "the controller closed the link" : Text(status));
+    End(status.ok() ? "the controller closed the link" : Text(status), /*cut=*/true);
   };
   handler_.on_open();
 }
@@ -61,6 +64,11 @@ void ControllerLink::OnFrame(const Frame& frame) {
   v1::FromController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return End(Text(status));
   life_.Heard(Now());
+  if (handler_.taken != nullptr) {
+    const absl::StatusOr<bool> fresh = handler_.taken(frame);
+    if (!fresh.ok()) return End(Text(fresh.status()));
+    if (!*fresh) return;
+  }
   if (message.has_heartbeat_ack()) return;
   handler_.on_message(std::move(message));
 }
@@ -88,20 +96,20 @@ void ControllerLink::Beat(uint64_t connection) {
   loop_.PostAfter(life_.interval(), "heartbeat", [this, connection] { Beat(connection); });
 }
 
-void ControllerLink::Send(const v1::ToController& message) {
-  if (link_ != nullptr) link_->Send(PackFrame(message));
-}
+void ControllerLink::Send(const v1::ToController& message) { Send(PackFrame(message)); }
 
 void ControllerLink::Send(Frame frame) {
-  if (link_ != nullptr) link_->Send(std::move(frame));
+  if (link_ == nullptr) return;
+  if (handler_.stamp != nullptr) handler_.stamp(frame);
+  link_->Send(std::move(frame));
 }
 
-void ControllerLink::End(const std::string& why) {
+void ControllerLink::End(const std::string& why, bool cut) {
   if (link_ == nullptr) return;
   // Posted, because this may be a callback of the link itself.
   loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
   ++connection_;
-  handler_.on_end(why);
+  handler_.on_end(why, cut);
 }
 
 void ControllerLink::Close() {

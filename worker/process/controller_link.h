@@ -26,9 +26,14 @@ class ControllerLink {
     std::function<void()> on_open;                         // registers
     std::function<void(v1::FromController)> on_message;    // every message but heartbeat answers
     std::function<void(const std::string&)> on_log_frame;  // of executors: the payload
-    std::function<void(const std::string& why)> on_end;    // the owner calls Connect when it wants
+    // The owner calls Connect when it wants. `cut`: the connection broke; neither end gave it up.
+    std::function<void(const std::string& why, bool cut)> on_end;
     // All but the sequence number. What it sends itself goes before the heartbeat.
     std::function<void(v1::Heartbeat&)> fill_heartbeat;
+    // For links that go on after a cut (transport/kept_frames.h); else nullptr. `taken` returns
+    // whether the frame's message is to be handled; an error ends the link.
+    std::function<void(Frame&)> stamp = nullptr;
+    std::function<absl::StatusOr<bool>(const Frame&)> taken = nullptr;
   };
 
   // `controller`: host:port of its link port. `stalled_after`: the silence after which it is said
@@ -38,13 +43,17 @@ class ControllerLink {
 
   // Connects: the first time at once, later after a pause that doubles until a registration holds.
   void Connect();
+  // Gives up connecting, until the next Connect.
+  void StopConnecting() { ++dial_; }
   // Call it once the controller has accepted the registration.
   void StartHeartbeats(int64_t interval_ms, int64_t deadline_ms);
+  // Call it once the controller has accepted to go on, on a new connection.
+  void ResumeHeartbeats() { StartHeartbeats(life_.interval().count(), life_.deadline().count()); }
   // Both do nothing without a connection.
   void Send(const v1::ToController& message);
   void Send(Frame frame);
   // Drops the connection. Calls on_end before it returns.
-  void End(const std::string& why);
+  void End(const std::string& why, bool cut = false);
   // Sends the queued messages, then closes; then on_end comes.
   void Close();
 
@@ -54,7 +63,7 @@ class ControllerLink {
   const std::string& controller() const { return controller_; }
 
  private:
-  void Dial();
+  void Dial(uint64_t dial);
   void OnConnected(absl::StatusOr<std::unique_ptr<Link>> link);
   void OnFrame(const Frame& frame);
   void Beat(uint64_t connection);
@@ -65,6 +74,7 @@ class ControllerLink {
   std::unique_ptr<Link> link_;
   LinkLife life_;
   uint64_t connection_ = 0;
+  uint64_t dial_ = 0;  // fences what an earlier Connect began
   bool failure_logged_ = false;
 };
 

@@ -65,7 +65,7 @@ TEST(ControllerLinkTest, TheSilenceOfTheControllerIsLoggedOnceUntilItIsHeardAgai
       {.on_open = [] {},
        .on_message = [&](const v1::FromController&) { made->StartHeartbeats(1, 60000); },
        .on_log_frame = nullptr,
-       .on_end = [&](const std::string& why) { ended = why; },
+       .on_end = [&](const std::string& why, bool) { ended = why; },
        .fill_heartbeat = [](v1::Heartbeat&) {}},
       milliseconds(20));
   made = &link;

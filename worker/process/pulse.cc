@@ -17,14 +17,7 @@ Pulse::Pulse(EventLoop& loop, std::string controller, v1::Pulse message)
     : loop_(loop), controller_(std::move(controller)), message_(std::move(message)) {}
 
 void Pulse::Start() {
-  wanted_ = true;
   if (link_ == nullptr && !std::exchange(dialing_, true)) Dial();
-}
-
-void Pulse::Stop() {
-  wanted_ = false;
-  // Posted, because this may be a callback of the link itself.
-  loop_.Post("drop pulse", [link = std::move(link_)] {});
 }
 
 void Pulse::Dial() {
@@ -34,12 +27,11 @@ void Pulse::Dial() {
 
 void Pulse::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
   dialing_ = false;
-  if (!wanted_) return;
   const auto again = [this] {
     if (std::exchange(dialing_, true)) return;
     loop_.PostAfter(kPauseBeforeRedial, "pulse", [this] {
       dialing_ = false;
-      if (wanted_) Start();
+      Start();
     });
   };
   if (!link.ok()) return again();
@@ -47,7 +39,7 @@ void Pulse::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
   link_->on_frame = [](const Frame&) {};  // a fence: the link closes
   link_->on_closed = [this, again](const absl::Status&) {
     loop_.Post("drop pulse", [closed = std::move(link_)] {});
-    if (wanted_) again();
+    again();
   };
   link_->WatchHost();
   v1::ToController message;

@@ -20,9 +20,8 @@ class Pulse {
   // `controller`: host:port of its link port.
   Pulse(EventLoop& loop, std::string controller, v1::Pulse message);
 
-  // Connects, and connects again after each end, until Stop. Does nothing if it is at work already.
+  // Connects, and connects again after each end. Does nothing if it is at work already.
   void Start();
-  void Stop();
 
  private:
   void Dial();
@@ -31,7 +30,6 @@ class Pulse {
   EventLoop& loop_;
   const std::string controller_;
   const v1::Pulse message_;
-  bool wanted_ = false;
   bool dialing_ = false;  // or in the pause before it
   std::shared_ptr<Link> link_;
 };

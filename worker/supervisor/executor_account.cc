@@ -13,6 +13,7 @@ void ExecutorAccount::Started(Time now) {
   started_ = now;
   kill_reason_.clear();
   kill_asked_ = false;
+  told_.reset();  // its successor tells as much
 }
 
 ExecutorAccount::Milliseconds ExecutorAccount::NotStarted() {
@@ -54,6 +55,13 @@ ExecutorAccount::Verdict ExecutorAccount::Ended(const ProcessEnd& end, Time now,
   return verdict;
 }
 
-std::deque<v1::ExecutorDied> ExecutorAccount::TakeDeaths() { return std::exchange(deaths_, {}); }
+std::deque<v1::ExecutorDied> ExecutorAccount::TakeDeaths() {
+  if (!deaths_.empty()) told_ = deaths_.back();
+  return std::exchange(deaths_, {});
+}
+
+void ExecutorAccount::LinkEnded() {
+  if (told_) deaths_.push_front(*std::exchange(told_, std::nullopt));
+}
 
 }  // namespace fairway

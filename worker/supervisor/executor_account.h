@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "fairway/v1/link.pb.h"
@@ -53,9 +54,12 @@ class ExecutorAccount {
   // that TakeDeaths returns.
   Verdict Ended(const ProcessEnd& end, Time now, bool stopping);
 
-  // Returns the ends that no controller has heard of, oldest first, and forgets them. Call it
-  // whenever the worker is registered and something may be there.
+  // Returns the ends that no controller has heard of, oldest first. Call it whenever the worker is
+  // registered and something may be there.
   std::deque<v1::ExecutorDied> TakeDeaths();
+  // The link has ended, perhaps with the latest of these on its way: it is to be told again. The
+  // controller ignores what it has heard before.
+  void LinkEnded();
 
  private:
   const Options options_;
@@ -65,6 +69,7 @@ class ExecutorAccount {
   std::string kill_reason_;       // why this supervisor killed the process that runs
   bool kill_asked_ = false;       // an operator asked for it
   std::deque<v1::ExecutorDied> deaths_;
+  std::optional<v1::ExecutorDied> told_;  // the latest, on the present link
 };
 
 }  // namespace fairway

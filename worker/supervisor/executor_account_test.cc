@@ -69,6 +69,19 @@ TEST_F(ExecutorAccountTest, EndsAreToldOnceAndTheOldestAreForgotten) {
   EXPECT_TRUE(account_.TakeDeaths().empty());
 }
 
+TEST_F(ExecutorAccountTest, AnEndWhoseLinkBrokeIsToldAgainUntilTheNextExecutorStarts) {
+  account_.Ended(Killed(7), seconds(0), false);
+  EXPECT_EQ(account_.TakeDeaths().size(), 1u);
+  account_.LinkEnded();
+  ASSERT_EQ(account_.TakeDeaths().size(), 1u);
+  account_.LinkEnded();
+  account_.Ended(Killed(8), seconds(0), false);
+  EXPECT_EQ(account_.TakeDeaths().front().incarnation(), 7u);
+  account_.Started(seconds(1));
+  account_.LinkEnded();
+  EXPECT_TRUE(account_.TakeDeaths().empty());
+}
+
 TEST_F(ExecutorAccountTest, AnExecutorThatWasToStopAndHadToBeKilledWasLate) {
   account_.KillLate();
   EXPECT_TRUE(account_.Ended(Killed(7), seconds(0), true).late);

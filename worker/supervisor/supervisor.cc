@@ -42,7 +42,7 @@ Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
             {.on_open = [this] { Register(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
              .on_log_frame = nullptr,
-             .on_end = [this](const std::string& why) { OnLinkEnd(why); },
+             .on_end = [this](const std::string& why, bool) { OnLinkEnd(why); },
              .fill_heartbeat = [](v1::Heartbeat&) {}}),
       pulse_(loop, config_.controller, PulseOf(config_.worker)) {}
 
@@ -154,8 +154,8 @@ void Supervisor::Register() {
 }
 
 void Supervisor::OnLinkEnd(const std::string& why) {
-  registered_ = false;
-  pulse_.Stop();
+  registered_ = false;  // the pulse stays: it says that this process lives
+  account_.LinkEnded();
   if (exit_code_.has_value()) return loop_.Stop();
   spdlog::warn("link to {} ended: {}", config_.controller, why);
   link_.Connect();
