@@ -293,10 +293,10 @@ void WorkerHub::OnResumeExecutor(Peer& peer, const v1::ResumeExecutor& message) 
     executor.island->links.Cut(executor.id);
   }
   absl::StatusOr<std::vector<Frame>> again = executor.kept.Resume(message.taken());
-  const absl::Status resumed = again.ok()
-                                   ? executor.island->links.Resume(executor.id, peer.link.get(),
-                                                            message.version(), message.applied())
-                                   : again.status();
+  const absl::Status resumed =
+      again.ok() ? executor.island->links.Resume(executor.id, peer.link.get(), message.version(),
+                                                 message.applied())
+                 : again.status();
   if (!resumed.ok()) {
     refuse(resumed);
     return DeclareLost(executor,
