@@ -44,11 +44,14 @@ class Talk {
   SeenSupervisor& supervisor() { return *supervisor_; }
   bool ok() const { return executor_ != nullptr && supervisor_ != nullptr; }
 
+  // Waits until the code is loaded: before that the controller launches nothing that runs it (G2).
   ExecutableId Install(const std::string& program, const v1::CompileOptions& options,
                        std::vector<int32_t> devices = {}) {
     const v1::LinkCompileResponse response = controller_.Compile(*supervisor_, program, options);
     EXPECT_EQ(response.status().code(), 0) << response.status().message();
-    return InstallCode(response.code(), response.checksum(), std::move(devices));
+    const ExecutableId id = InstallCode(response.code(), response.checksum(), std::move(devices));
+    EXPECT_EQ(WaitInstalled(id), absl::OkStatus());
+    return id;
   }
   ExecutableId InstallCode(const std::string& code, const std::string& checksum,
                            std::vector<int32_t> devices = {}) {
@@ -185,9 +188,7 @@ TEST_F(WorkerExecution, AnAddFromUploadToFetch) {
   const GroupPart sum = talk.Part(Shape{{4}}, {1});
   EXPECT_EQ(talk.Wait(talk.Put(x, {Floats({1, 2, 3, 4})})), absl::OkStatus());
   EXPECT_EQ(talk.Wait(talk.Upload(y, {Floats({10, 20, 30, 40})})), absl::OkStatus());
-  // The code may still be loading; the launch waits for it.
   EXPECT_EQ(talk.Wait(talk.Run(add, {1}, {x, y}, {sum})), absl::OkStatus());
-  EXPECT_EQ(talk.WaitInstalled(add), absl::OkStatus());
   auto inlined = executor.Inlined({sum.group, 0});
   ASSERT_NE(inlined, nullptr);
   EXPECT_THAT(ToFloats(inlined->view()), testing::ElementsAre(11, 22, 33, 44));
@@ -514,7 +515,6 @@ TEST_F(WorkerExecution, ALostLinkFreesEverythingAfterTheLaunchesInFlight) {
   const ExecutableId loop = talk.Install(LongLoop(200), OneDevice());
   const GroupPart x = talk.Part(Shape{{256, 256}}, {0});
   ASSERT_EQ(talk.Wait(talk.Put(x, {std::string(256 * 256 * 4, '\0')})), absl::OkStatus());
-  ASSERT_EQ(talk.WaitInstalled(loop), absl::OkStatus());
   talk.Run(loop, {0}, {x}, {talk.Part(Shape{{256, 256}}, {0})});
   ASSERT_TRUE(controller_.Until([&] { return talk.executor().heartbeat.launches() == 1; }));
   controller_.loop().Post("drop", [&] { talk.executor().link = nullptr; });
@@ -534,7 +534,6 @@ TEST_F(WorkerExecution, TermLetsLaunchesInFlightEndAndReports) {
   const ExecutableId loop = talk.Install(LongLoop(200), OneDevice());
   const GroupPart x = talk.Part(Shape{{256, 256}}, {0});
   ASSERT_EQ(talk.Wait(talk.Put(x, {std::string(256 * 256 * 4, '\0')})), absl::OkStatus());
-  ASSERT_EQ(talk.WaitInstalled(loop), absl::OkStatus());
   const uint64_t seq = talk.Run(loop, {0}, {x}, {talk.Part(Shape{{256, 256}}, {0})});
   ASSERT_TRUE(controller_.Until([&] { return talk.executor().heartbeat.launches() == 1; }));
   worker->Signal(SIGTERM);
