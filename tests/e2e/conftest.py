@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures: a cluster shared by tests that leave it as it was, and one for tests that do not."""
 
+import os
+
 import pytest
 
 from cluster import BIN, Cluster, wait_for
 
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "on_demand: is slow and rarely breaks; ./dev test e2e_on_demand runs it")
+
+
+def pytest_collection_modifyitems(config, items):
+    if "FAIRWAY_TEST_ON_DEMAND" in os.environ:
+        return
+    left_out = [item for item in items if item.get_closest_marker("on_demand")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("on_demand")]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -56,6 +56,7 @@ def test_a_benchmark_writes_the_one_form(name, tmp_path):
     check_form(name, result_of(name, tmp_path / "result.json"))
 
 
+@pytest.mark.on_demand
 def test_jax_is_measured_on_three_backends_and_judged_by_every_bar(tmp_path):
     result = result_of("jax", tmp_path / "result.json")
     names = check_form("jax", result)
@@ -79,6 +80,7 @@ def test_jax_is_measured_on_three_backends_and_judged_by_every_bar(tmp_path):
         assert f"speed of the {case}, fairway, of JAX's own backend" in names
 
 
+@pytest.mark.on_demand
 def test_calls_without_jit_are_timed_and_counted_on_both_islands(tmp_path):
     result = result_of("eager", tmp_path / "result.json")
     names = check_form("eager", result)
@@ -111,6 +113,7 @@ def test_the_calls_without_jit_are_a_hundred():
                              for text in GROUPS.values()) == 100
 
 
+@pytest.mark.on_demand
 def test_gangs_are_dispatched_beside_jax_and_the_floor_and_other_systems_are_named(tmp_path):
     result = result_of("dispatch", tmp_path / "result.json")
     names = check_form("dispatch", result)

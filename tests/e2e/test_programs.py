@@ -18,6 +18,7 @@ def test_program_runs_on_the_cluster(cluster, name):
     cluster.python(PROGRAMS / f"{name}.py")
 
 
+@pytest.mark.on_demand  # it tests the programs, not the cluster
 @pytest.mark.parametrize("name", ON_BOTH)
 def test_program_is_right_about_jax(name):
     run_python(PROGRAMS / f"{name}.py", env=cpu_environment())
