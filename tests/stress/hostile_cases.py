@@ -271,12 +271,12 @@ def puts_to_a_stopped_executor(at):
     return f"{sent} {said}"
 
 
-@case("uploads host buffers that no array takes, up to 6 GiB", r"\d+ MiB(, then RESOURCE_EXHAUSTED: .*)?")
+@case("uploads host buffers that no array takes, up to 3 GiB", r"\d+ MiB(, then RESOURCE_EXHAUSTED: .*)?")
 def buffers_that_nobody_takes(at):
     session = Session(at["address"])
     data, stored = bytes(8 * MIB), 0
     try:
-        while stored < 6 << 30:
+        while stored < 3 << 30:
             session.store(1 + stored, data)
             stored += len(data)
     except grpc.RpcError as error:
@@ -462,7 +462,7 @@ def http_flood(at):
     while time.monotonic() < until:
         try:
             with socket.create_connection((host, int(port)), timeout=2) as one:
-                one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 while one.recv(65536):
                     pass
             asked += 1

@@ -95,7 +95,7 @@ HOSTILE = {
     "zeros": bytes(4096),
     "ones": b"\xff" * 4096,
     "text": b"hello, is there anybody?\r\n\r\n" * 50,
-    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\xff\xff\xff\x04" * 40,
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
     "another magic": frame(b"x", magic=0x12345678),
@@ -197,12 +197,12 @@ def test_pulls_of_what_is_not_there_are_refused(cluster):
 
 def test_http_refuses_what_is_too_large_or_no_request(cluster):
     port = ports(cluster)["http-port"]
-    assert b" 405 " in say(port, b"POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n")[:40]
+    assert b" 405 " in say(port, b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")[:40]
     large = b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 10000 + b"\r\n"
     assert b" 413 " in say(port, large)[:40]
     body = b"GET / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + bytes(1000)
     assert b" 413 " in say(port, body)[:40]
-    assert b" 404 " in say(port, b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n")[:40]
+    assert b" 404 " in say(port, b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n")[:40]
 
 
 def test_requests_that_are_no_messages_end_their_own_session_only(cluster):
