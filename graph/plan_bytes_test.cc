@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/lowering.h"
+#include "graph/program_maker_for_test.h"
 
 namespace fairway {
 namespace {
@@ -44,13 +45,7 @@ struct Wide {
       for (int32_t o = 0; o < wide; ++o) graph.results.push_back({n, o});
     }
   }
-  ProgramPlan Lowered() {
-    const auto types = CheckProgram(program);
-    EXPECT_TRUE(types.ok()) << types.status();
-    auto plan = Lower(program, *types, binding);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    return *std::move(plan);
-  }
+  ProgramPlan Lowered() const { return LoweredOrFail(program, binding); }
 
   Program program;
   ProgramBinding binding;

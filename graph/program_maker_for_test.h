@@ -16,6 +16,15 @@
 
 namespace fairway {
 
+// The plan of a program that is in order; fails the test otherwise.
+inline ProgramPlan LoweredOrFail(const Program& program, const ProgramBinding& binding) {
+  const auto types = CheckProgram(program);
+  EXPECT_TRUE(types.ok()) << types.status();
+  auto plan = Lower(program, *types, binding);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
 // Slices "a" and "b" of two devices each; "c" is bound to the devices of "a". Computations are
 // f32[4] x inputs -> f32[4] on both devices.
 struct Maker {
@@ -53,13 +62,7 @@ struct Maker {
   ValueRef Compute(int computation, int slice, std::vector<ValueRef> inputs, int graph = 0) {
     return Add(ComputeNode{computation, slice, std::move(inputs)}, graph);
   }
-  ProgramPlan Lowered() {
-    const auto types = CheckProgram(program);
-    EXPECT_TRUE(types.ok()) << types.status();
-    auto plan = Lower(program, *types, binding);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    return *std::move(plan);
-  }
+  ProgramPlan Lowered() const { return LoweredOrFail(program, binding); }
 
   Program program;
   ProgramBinding binding;
