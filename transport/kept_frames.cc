@@ -10,7 +10,6 @@ namespace fairway {
 
 Frame KeptFrames::Keep(Frame frame) {
   frame.id = ++last_;
-  bytes_ += frame.payload.size();
   frames_.push_back(frame);
   return frame;
 }
@@ -22,10 +21,7 @@ absl::Status KeptFrames::Check(uint64_t acknowledged, uint64_t least) const {
 }
 
 void KeptFrames::Acknowledged(uint64_t number) {
-  while (!frames_.empty() && frames_.front().id <= number) {
-    bytes_ -= frames_.front().payload.size();
-    frames_.pop_front();
-  }
+  while (!frames_.empty() && frames_.front().id <= number) frames_.pop_front();
 }
 
 absl::StatusOr<bool> KeptFrames::Take(const Frame& frame) {

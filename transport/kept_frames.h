@@ -3,7 +3,6 @@
 #ifndef FAIRWAY_TRANSPORT_KEPT_FRAMES_H_
 #define FAIRWAY_TRANSPORT_KEPT_FRAMES_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -38,8 +37,6 @@ class KeptFrames {
   absl::StatusOr<std::vector<Frame>> Resume(uint64_t taken);
 
   uint64_t taken() const { return taken_; }
-  // Of the frames that are kept.
-  size_t bytes() const { return bytes_; }
 
  private:
   absl::Status Check(uint64_t acknowledged, uint64_t least) const;
@@ -47,7 +44,6 @@ class KeptFrames {
 
   uint64_t last_ = 0;         // the newest number
   std::deque<Frame> frames_;  // with the numbers up to last_
-  size_t bytes_ = 0;
   uint64_t taken_ = 0;
 };
 
