@@ -70,7 +70,8 @@ class LogOutbox {
   // The highest number that was sent in this version, or that the child had before it.
   LogNumber sent() const { return sent_; }
   LogNumber applied() const { return applied_; }
-  // Bytes of entries that the child has not reported to have come. For back-pressure.
+  // Entries that the child has not reported to have come, and their bytes. For back-pressure.
+  size_t entries() const { return entries_.size(); }
   size_t bytes() const { return bytes_; }
   size_t unsent_bytes() const { return unsent_bytes_; }
 

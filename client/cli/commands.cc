@@ -121,16 +121,16 @@ int RunStatus(int argc, const char* const* argv) {
   std::string output = "text";
   Config config("fairway status", "Shows islands, executors, memory and counts.");
   ControllerFlag(config, &controller);
-  config.Flag("output", &output, "text or json");
+  config.Flag("output", &output, "text, wide (each executor's link, too) or json");
   config.ShortName("output", 'o');
   if (const auto code = config.Parse(argc, argv)) return *code;
-  if (output != "text" && output != "json") {
-    fmt::print(stderr, "fairway status: --output must be text or json, not '{}'\n", output);
+  if (output != "text" && output != "wide" && output != "json") {
+    fmt::print(stderr, "fairway status: --output must be text, wide or json, not '{}'\n", output);
     return kExitUsage;
   }
   const auto status = AdminClient(controller).GetStatus();
   if (!status.ok()) return Fail("status", status.status());
-  fmt::print("{}", output == "json" ? StatusJson(*status) : StatusText(*status));
+  fmt::print("{}", output == "json" ? StatusJson(*status) : StatusText(*status, output == "wide"));
   const std::string note = VersionNote(FAIRWAY_VERSION, status->version());
   if (!note.empty()) fmt::print(stderr, "fairway status: {}\n", note);
   return 0;

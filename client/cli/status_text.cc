@@ -72,6 +72,33 @@ std::string StateText(const v1::Executor& executor) {
   return fmt::format("stalled for {},", DurationText(executor.stalled_ms()));
 }
 
+const v1::Executor* ExecutorOf(const v1::GetStatusResponse& status, const std::string& worker) {
+  for (const v1::Executor& executor : status.executors()) {
+    if (executor.worker() == worker) return &executor;
+  }
+  return nullptr;
+}
+
+// Why its island may stand still.
+std::string LaggingText(const v1::Executor& executor) {
+  return fmt::format(
+      "  waits for {}: it has acknowledged none of its {} commands for {:.1f} s; see `fairway logs "
+      "{}`\n",
+      executor.worker(), executor.open_commands(), static_cast<double>(executor.still_ms()) / 1000,
+      executor.worker());
+}
+
+std::string LinkText(const v1::Executor& executor) {
+  const std::string round_trip =
+      executor.round_trip_us() == 0
+          ? "not known yet"
+          : fmt::format("{:.2f} ms", static_cast<double>(executor.round_trip_us()) / 1000);
+  return fmt::format(
+      "    round trip {}; {} commands ({}) not acknowledged; {} connections resumed\n", round_trip,
+      executor.open_commands(), BytesText(static_cast<int64_t>(executor.open_command_bytes())),
+      executor.links_resumed());
+}
+
 std::string ExecutorText(const v1::Executor& executor) {
   int64_t used = 0;
   int64_t limit = 0;
@@ -111,7 +138,7 @@ std::string BytesText(int64_t bytes) {
   return fmt::format("{:.1f} {}", value, unit);
 }
 
-std::string StatusText(const v1::GetStatusResponse& status) {
+std::string StatusText(const v1::GetStatusResponse& status, bool wide) {
   std::string out =
       fmt::format("controller {} on {} (pid {}), up for {}\n", status.version(), status.host(),
                   status.controller_pid(), DurationText(status.uptime_ms()));
@@ -122,8 +149,12 @@ std::string StatusText(const v1::GetStatusResponse& status) {
     out += fmt::format("{} {}: {} gangs launched, {} in flight, {} prepared, {} wait for memory\n",
                        island.name(), island.up() ? "up" : "DOWN", island.gangs_launched(),
                        island.in_flight(), island.prepared(), island.queued());
+    if (const v1::Executor* lagging = ExecutorOf(status, island.lagging_worker()))
+      out += LaggingText(*lagging);
     for (const v1::Executor& executor : status.executors()) {
-      if (executor.island() == island.name()) out += ExecutorText(executor);
+      if (executor.island() != island.name()) continue;
+      out += ExecutorText(executor);
+      if (wide && executor.up()) out += LinkText(executor);
     }
   }
   if (status.islands().empty()) out += "no worker has registered\n";

@@ -9,8 +9,9 @@
 
 namespace fairway {
 
-// A few lines: controller, islands with their executors and memory, counts.
-std::string StatusText(const v1::GetStatusResponse& status);
+// A few lines: controller, islands with their executors and memory, counts. `wide`: one more for
+// each executor, about its link to the controller.
+std::string StatusText(const v1::GetStatusResponse& status, bool wide = false);
 
 // A note if the controller's version differs from this command's; "" if they agree.
 std::string VersionNote(std::string_view command, std::string_view controller);

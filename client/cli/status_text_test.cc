@@ -51,6 +51,29 @@ TEST(StatusTextTest, NamesIslandsExecutorsMemoryAndTheFirstLineOfTheLastError) {
   EXPECT_THAT(StatusText({}), HasSubstr("no worker has registered"));
 }
 
+TEST(StatusTextTest, TheExecutorThatAnIslandWaitsForIsNamedAndWideTellsOfEachLink) {
+  v1::GetStatusResponse status = Example();
+  EXPECT_THAT(StatusText(status, true), Not(HasSubstr("round trip"))) << "it is down";
+  v1::Executor* executor = status.mutable_executors(0);
+  executor->set_up(true);
+  EXPECT_THAT(StatusText(status, true), HasSubstr("round trip not known yet; 0 commands (0) not"));
+  executor->set_open_commands(12);
+  executor->set_open_command_bytes(2048);
+  executor->set_still_ms(2300);
+  executor->set_round_trip_us(420);
+  executor->set_links_resumed(3);
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("waits for")));
+  status.mutable_islands(0)->set_lagging_worker("w0");
+  EXPECT_THAT(
+      StatusText(status),
+      HasSubstr("  waits for w0: it has acknowledged none of its 12 commands for 2.3 s; see "
+                "`fairway logs w0`\n"));
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("round trip")));
+  EXPECT_THAT(StatusText(status, true),
+              HasSubstr("    round trip 0.42 ms; 12 commands (2.0 KiB) not acknowledged; 3 "
+                        "connections resumed\n"));
+}
+
 TEST(StatusTextTest, AControllerOfAnotherVersionIsNamed) {
   EXPECT_EQ(VersionNote("0.1.0", "0.1.0"), "");
   EXPECT_THAT(VersionNote("0.1.0", "0.2.0"),

@@ -148,6 +148,15 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
   to->set_last_error(ValidUtf8(from.last_error));
   if (const auto it = snapshot.stalled.find(from.id); it != snapshot.stalled.end())
     to->set_stalled_ms(it->second.count());
+  if (const auto it = snapshot.health.find(from.id); it != snapshot.health.end()) {
+    const LinkHealth& health = it->second;
+    to->set_open_commands(health.open_entries);
+    to->set_open_command_bytes(health.open_bytes);
+    to->set_still_ms(health.still.count());
+    to->set_round_trip_us(
+        std::chrono::duration_cast<std::chrono::microseconds>(health.round_trip).count());
+    to->set_links_resumed(health.links_resumed);
+  }
   to->set_supervisor_connected(snapshot.supervisors.contains(from.spec.worker));
   if (const auto it = snapshot.executor_fetches.find(from.id);
       it != snapshot.executor_fetches.end()) {
@@ -161,6 +170,21 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
     device->set_memory_used(usage.used);
     device->set_memory_limit(usage.limit);
   }
+}
+
+// The worker of the island's executor that has acknowledged nothing for longest, if that is longer
+// than an executor that keeps up needs: it acknowledges with its heartbeats at the latest.
+std::string LaggingWorker(const ControllerSnapshot& snapshot, IslandId island) {
+  std::chrono::milliseconds most{999};
+  std::string worker;
+  for (const ExecutorStatus& executor : snapshot.executors) {
+    const auto it = snapshot.health.find(executor.id);
+    if (executor.island != island || it == snapshot.health.end() || it->second.still <= most)
+      continue;
+    most = it->second.still;
+    worker = executor.spec.worker;
+  }
+  return worker;
 }
 
 }  // namespace
@@ -186,6 +210,7 @@ v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
     to->set_queued(from.queued);
     to->set_prepared(from.prepared);
     to->set_in_flight(from.in_flight);
+    to->set_lagging_worker(LaggingWorker(snapshot, from.id));
   }
   for (const ExecutorStatus& executor : snapshot.executors)
     FillExecutor(snapshot, executor, out.add_executors());

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -114,6 +115,30 @@ TEST(AdminServiceTest, AStatusCanBeReadWhateverBytesItsTextsHold) {
   EXPECT_EQ(received.host(), "h?");
   EXPECT_EQ(received.log_dir(), "/tmp/?");
   EXPECT_EQ(received.executors(0).last_error(), "?");
+}
+
+TEST(AdminServiceTest, OfAnIslandTheExecutorThatAcknowledgedNothingForLongestIsNamed) {
+  ControllerSnapshot snapshot;
+  snapshot.islands = {{.id = IslandId(1), .name = "a"}, {.id = IslandId(2), .name = "b"}};
+  const auto add = [&](uint32_t id, uint32_t island, int still_ms) {
+    ExecutorStatus executor{
+        .id = ExecutorId(id), .island = IslandId(island), .spec = {}, .up = true, .last_error = ""};
+    executor.spec.worker = fmt::format("w{}", id);
+    snapshot.executors.push_back(executor);
+    snapshot.health[ExecutorId(id)].still = std::chrono::milliseconds(still_ms);
+  };
+  add(1, 1, 0);
+  add(2, 1, 1200);
+  add(3, 1, 1500);
+  add(4, 2, 999);
+  snapshot.health[ExecutorId(3)].open_entries = 5;
+  snapshot.health[ExecutorId(3)].round_trip = std::chrono::microseconds(700);
+  const v1::GetStatusResponse status = ToStatusResponse(snapshot);
+  EXPECT_EQ(status.islands(0).lagging_worker(), "w3");
+  EXPECT_EQ(status.islands(1).lagging_worker(), "");
+  EXPECT_EQ(status.executors(2).still_ms(), 1500);
+  EXPECT_EQ(status.executors(2).open_commands(), 5u);
+  EXPECT_EQ(status.executors(2).round_trip_us(), 700);
 }
 
 }  // namespace

@@ -351,6 +351,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.supervisors = hub_->Supervisors();
   out.stalled = hub_->Stalled();
   out.loads = hub_->Loads();
+  out.health = hub_->Health();
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
   for (const auto& [id, record] : executors_) out.executor_fetches[id] = record.fetches;

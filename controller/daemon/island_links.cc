@@ -153,9 +153,36 @@ void IslandLinks::Send(Clock::time_point now, LinkTraffic& sent) {
 
 void IslandLinks::SendAll(Clock::time_point now, LinkTraffic& sent) {
   Send(now, sent);
-  for (const auto& [id, member] : members_) {
+  for (auto& [id, member] : members_) {
+    NoteProgress(member, now);
     if (member.child && member.link != nullptr) SendTo(member, !Planted(Bug::kKeepLingering), sent);
   }
+}
+
+void IslandLinks::NoteProgress(Member& member, Clock::time_point now) const {
+  const LogNumber applied = member.child ? head_.outbox(*member.child).applied() : 0;
+  const bool open =
+      member.child ? head_.outbox(*member.child).entries() > 0 : !member.waiting.empty();
+  if (member.moved && open && applied == member.moved_to) return;
+  member.moved = now;
+  member.moved_to = applied;
+}
+
+LinkHealth IslandLinks::Health(ExecutorId executor, Clock::time_point now) const {
+  LinkHealth health;
+  const auto it = members_.find(executor);
+  if (it == members_.end()) return health;
+  const Member& member = it->second;
+  if (member.child) {
+    health.open_entries = head_.outbox(*member.child).entries();
+    health.open_bytes = head_.outbox(*member.child).bytes();
+  } else {
+    health.open_entries = member.waiting.size();
+    for (const NewLogEntry& entry : member.waiting) health.open_bytes += entry.body.size();
+  }
+  if (health.open_entries > 0 && member.moved)
+    health.still = std::chrono::duration_cast<std::chrono::milliseconds>(now - *member.moved);
+  return health;
 }
 
 void IslandLinks::SendTo(const Member& member, bool lingering, LinkTraffic& sent) {

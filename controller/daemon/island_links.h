@@ -15,6 +15,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "controller/daemon/link_health.h"
 #include "controller/daemon/link_traffic.h"
 #include "log/head.h"
 #include "transport/link.h"
@@ -73,6 +74,9 @@ class IslandLinks {
   // As Send, and sends the entries that linger. For ticks.
   void SendAll(Clock::time_point now, LinkTraffic& sent);
 
+  // How the member keeps up, but for its round trips and resumed links.
+  LinkHealth Health(ExecutorId executor, Clock::time_point now) const;
+
   // The number of entries that are not concluded, with those that wait for a version.
   size_t open() const;
   // INTERNAL. For tests.
@@ -88,8 +92,13 @@ class IslandLinks {
     std::optional<LogOutbox::Standing> before;
     std::vector<NewLogEntry> waiting;  // entries for the first version with this member
     bool due = false;                  // the member is in due_
+    // The last tick at which no entry was open or one more had come, and `applied` then. The first
+    // tick counts as one.
+    std::optional<Clock::time_point> moved;
+    LogNumber moved_to = 0;
   };
   void SetDue(Member& member);
+  void NoteProgress(Member& member, Clock::time_point now) const;
   LogOutbox::Standing StandingOf(const Member& member) const;
   void Begin(Clock::time_point now);
   // Whether a frame should leave for the member. Entries that linger are no reason.

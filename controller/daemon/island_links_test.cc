@@ -131,6 +131,41 @@ TEST_F(IslandLinksTest, WhatLingersGoesWithOthersOrWhenThereIsMuchOrWithATick) {
   EXPECT_TRUE(links_.wants_send());
 }
 
+TEST_F(IslandLinksTest, TellsHowLongAnExecutorHasAcknowledgedNothing) {
+  const auto later = [&](int ms) {
+    now_ += milliseconds(ms);
+    Tick();
+    return links_.Health(ExecutorId(7), now_);
+  };
+  Registration& executor = Join(7);
+  Append(7, "before its first version");
+  EXPECT_EQ(links_.Health(ExecutorId(7), now_).open_entries, 1u);
+  EXPECT_EQ(links_.Health(ExecutorId(7), now_).still.count(), 0) << "it had no tick yet";
+  Send();
+  executor.Deliver();
+  EXPECT_TRUE(Report(7).ok());
+  EXPECT_EQ(later(100).open_entries, 0u);
+  Append(7, "abc");
+  Append(7, "d");
+  EXPECT_EQ(later(100).still, milliseconds(100));
+  EXPECT_EQ(later(900).still, milliseconds(1000));
+  executor.Deliver();
+  Append(7, "e");
+  EXPECT_TRUE(Report(7).ok());
+  const LinkHealth one = later(100);
+  EXPECT_EQ(one.open_entries, 1u);
+  EXPECT_GT(one.open_bytes, 0u);
+  EXPECT_EQ(one.still.count(), 0) << "two had come";
+  links_.Cut(ExecutorId(7));
+  EXPECT_EQ(later(2000).still, milliseconds(2000)) << "it has no link";
+  EXPECT_TRUE(Resume(7).ok());
+  Send();
+  executor.Deliver();
+  EXPECT_TRUE(Report(7).ok());
+  EXPECT_EQ(later(100).still.count(), 0);
+  EXPECT_EQ(links_.Health(ExecutorId(8), now_).open_entries, 0u) << "no such member";
+}
+
 TEST_F(IslandLinksTest, ManyThatComeAtOnceAreFewVersions) {
   Join(1);
   Send();

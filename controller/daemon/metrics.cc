@@ -83,15 +83,37 @@ void OfLinks(Exposition& out, const ControllerSnapshot& s) {
              s.links_resumed);
 }
 
+// A value of each executor that `of` has something about.
+template <typename Of>
+void EachExecutor(Exposition& out, const ControllerSnapshot& s, const std::map<ExecutorId, Of>& of,
+                  auto value) {
+  for (const ExecutorStatus& executor : s.executors) {
+    const auto it = of.find(executor.id);
+    if (it != of.end())
+      out.Value(value(it->second),
+                {{"worker", executor.spec.worker}, {"island", executor.spec.island}});
+  }
+}
+
+void OfExecutorLinks(Exposition& out, const ControllerSnapshot& s) {
+  const auto each = [&](auto value) { EachExecutor(out, s, s.health, value); };
+  const auto seconds = [](auto time) { return std::chrono::duration<double>(time).count(); };
+  out.Family("fairway_executor_open_commands", "gauge",
+             "Commands for the executor that it has not acknowledged.");
+  each([](const LinkHealth& health) { return health.open_entries; });
+  out.Family("fairway_executor_still_seconds", "gauge",
+             "How long the executor has acknowledged none of its open commands; 0: none is open.");
+  each([&](const LinkHealth& health) { return seconds(health.still); });
+  out.Family("fairway_executor_round_trip_seconds", "gauge",
+             "From the executor's latest heartbeat to the answer; 0: there was none yet.");
+  each([&](const LinkHealth& health) { return seconds(health.round_trip); });
+  out.Family("fairway_executor_links_resumed_total", "counter",
+             "Connections of the executor that broke and came back within --link-grace.");
+  each([](const LinkHealth& health) { return health.links_resumed; });
+}
+
 void OfLoads(Exposition& out, const ControllerSnapshot& s) {
-  const auto each = [&](auto value) {
-    for (const ExecutorStatus& executor : s.executors) {
-      const auto it = s.loads.find(executor.id);
-      if (it != s.loads.end())
-        out.Value(value(it->second),
-                  {{"worker", executor.spec.worker}, {"island", executor.spec.island}});
-    }
-  };
+  const auto each = [&](auto value) { EachExecutor(out, s, s.loads, value); };
   out.Family("fairway_executor_turn_units_max", "gauge",
              "The most units of one turn of the executor's core.");
   each([](const LoopLoad& load) { return load.turn_units; });
@@ -147,6 +169,7 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
               {{"worker", executor.spec.worker}, {"island", executor.spec.island}});
   }
   OfLoads(out, s);
+  OfExecutorLinks(out, s);
   for (const ExecutorStatus& executor : s.executors) workers[executor.id] = executor.spec.worker;
   out.Family("fairway_device_memory_used_bytes", "gauge",
              "Device memory that arrays and running work hold.");

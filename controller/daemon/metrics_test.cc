@@ -32,6 +32,11 @@ ControllerSnapshot Example() {
   s.reports = {.messages = 4, .bytes = 300};
   s.commands_sent = 21;
   s.links_resumed = 5;
+  s.health[ExecutorId(1)] = {.open_entries = 8,
+                             .open_bytes = 80,
+                             .still = std::chrono::milliseconds(250),
+                             .round_trip = std::chrono::milliseconds(2),
+                             .links_resumed = 3};
   s.counts.nodes_made = 6;
   s.uploaded_bytes = 11;
   s.counts.sessions = 3;
@@ -66,6 +71,11 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   EXPECT_THAT(text, HasSubstr("\nfairway_link_bytes_total{direction=\"from_executors\"} 300\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_commands_total 21\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_links_resumed_total 5\n"));
+  const std::string executor = "{worker=\"w0\",island=\"\"} ";
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_open_commands" + executor + "8\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_still_seconds" + executor + "0.25\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_round_trip_seconds" + executor + "0.002\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_links_resumed_total" + executor + "3\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_fetches_total{island=\"island\\\"0\"} 2\n"));
   EXPECT_THAT(

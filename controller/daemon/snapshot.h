@@ -14,6 +14,7 @@
 
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/status.h"
+#include "controller/daemon/link_health.h"
 #include "controller/daemon/link_traffic.h"
 #include "controller/daemon/loop_load.h"
 
@@ -35,6 +36,7 @@ struct ControllerSnapshot {
   std::vector<ExecutorStatus> executors;
   std::map<ExecutorId, std::chrono::milliseconds> stalled;
   std::map<ExecutorId, LoopLoad> loads;
+  std::map<ExecutorId, LinkHealth> health;
   std::vector<DeviceUsage> usage;
   std::set<std::string> supervisors;  // names of the workers whose supervisor is connected
 

@@ -23,6 +23,11 @@ using std::chrono::milliseconds;
 constexpr size_t kMaxFirstFrame = 128 << 10;
 constexpr int kMaxUnregistered = 1024;
 
+// Executors may say anything.
+std::chrono::nanoseconds Nanoseconds(uint64_t said) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(std::min<uint64_t>(said, INT64_MAX)));
+}
+
 }  // namespace
 
 WorkerHub::WorkerHub(Loop& loop, WorkerHubOptions options, WorkerHubEvents* events,
@@ -295,10 +300,10 @@ void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
   Reply(peer, reply);
   if (peer.role != Role::kExecutor) return;
   Executor& executor = *executors_[peer.executor];
+  executor.round_trip = Nanoseconds(heartbeat.round_trip_ns());
   executor.load.turn_units = std::max(executor.load.turn_units, heartbeat.turn_units_max());
   executor.load.handler =
-      std::max(executor.load.handler,
-               std::chrono::nanoseconds(static_cast<int64_t>(heartbeat.handler_cpu_ns_max())));
+      std::max(executor.load.handler, Nanoseconds(heartbeat.handler_cpu_ns_max()));
   const std::string& here = executor.spec.island;
   for (const auto& pulled : heartbeat.pulled()) {
     uint64_t& before = executor.pulled[pulled.endpoint()];

@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "controller/compile/compile_service.h"
 #include "controller/daemon/island_links.h"
+#include "controller/daemon/link_health.h"
 #include "controller/daemon/link_traffic.h"
 #include "controller/daemon/loop_load.h"
 #include "core/device.h"
@@ -127,6 +128,8 @@ class WorkerHub {
   std::map<ExecutorId, std::chrono::milliseconds> Stalled() const;
   // What executors said of their loops with their heartbeats.
   std::map<ExecutorId, LoopLoad> Loads() const;
+  // How executors keep up with the logs of their islands.
+  std::map<ExecutorId, LinkHealth> Health() const;
   // Bytes that executors pulled from each other, by island (from, to), as of their last heartbeats.
   const std::map<std::pair<std::string, std::string>, uint64_t>& transferred_bytes() const {
     return transferred_bytes_;

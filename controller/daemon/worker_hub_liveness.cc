@@ -189,6 +189,17 @@ std::map<ExecutorId, LoopLoad> WorkerHub::Loads() const {
   return out;
 }
 
+std::map<ExecutorId, LinkHealth> WorkerHub::Health() const {
+  std::map<ExecutorId, LinkHealth> out;
+  for (const auto& [id, executor] : executors_) {
+    LinkHealth& health = out[id];
+    if (executor->island != nullptr) health = executor->island->links.Health(id, now_());
+    health.round_trip = executor->round_trip;
+    health.links_resumed = executor->links_resumed;
+  }
+  return out;
+}
+
 void WorkerHub::OnPulse(Peer& peer, const v1::Pulse& pulse) {
   const auto it = supervisors_.find(pulse.worker());
   if (it == supervisors_.end() || it->second->host != pulse.host() ||
@@ -310,6 +321,7 @@ void WorkerHub::OnResumeExecutor(Peer& peer, const v1::ResumeExecutor& message) 
   peer.worker = executor.spec.worker;
   peer.executor = executor.id;
   ++links_resumed_;
+  ++executor.links_resumed;
   reply.mutable_resumed()->set_taken(executor.kept.taken());
   Reply(peer, reply);
   for (Frame& frame : *again) {

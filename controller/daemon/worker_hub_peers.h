@@ -49,13 +49,15 @@ struct WorkerHub::Executor {
   std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
   std::string refused;                     // why it gets no more commands; its end is posted
   LoopLoad load;
+  std::chrono::nanoseconds round_trip{0};  // as its last heartbeat says
+  uint64_t links_resumed = 0;
 };
 
 // An island to which an executor has registered.
 struct WorkerHub::Island {
   IslandLinks links;
-  bool due = false;                              // it is in due_
-  std::map<std::string, Incarnation> restarted;  // what the latest restart ended, by worker
+  bool due = false;                                // it is in due_
+  std::map<std::string, Incarnation> restarted{};  // what the latest restart ended, by worker
 };
 
 struct WorkerHub::Supervisor {

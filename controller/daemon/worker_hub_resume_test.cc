@@ -101,6 +101,7 @@ TEST_F(ResumeTest, AConnectionThatBreaksAndComesBackCostsNothing) {
   Beat(*executor_);
   EXPECT_EQ(hub_->open_entries(), 0u);
   EXPECT_EQ(hub_->links_resumed(), 1u);
+  EXPECT_EQ(hub_->Health().at(ExecutorId(1)).links_resumed, 1u);
   Advance(milliseconds(3000));
   EXPECT_THAT(lost_, IsEmpty());
   EXPECT_EQ(hub_->CheckInvariants(), absl::OkStatus());

@@ -553,6 +553,25 @@ TEST_F(WorkerHubTest, KnowsTheLongestTurnOfAnExecutorsLoopOverItsIncarnations) {
   EXPECT_EQ(load.handler, std::chrono::milliseconds(4));
 }
 
+TEST_F(WorkerHubTest, KnowsHowAnExecutorKeepsUp) {
+  const auto executor = ConnectExecutor("w0", 11);
+  const auto health = [&] { return hub_->Health().at(ExecutorId(1)); };
+  EXPECT_EQ(health().round_trip.count(), 0);
+  v1::ToController message;
+  message.mutable_heartbeat()->set_round_trip_ns(1500);
+  executor->Send(message);
+  Settle();
+  EXPECT_EQ(health().round_trip.count(), 1500);
+  message.mutable_heartbeat()->set_round_trip_ns(~uint64_t{0});
+  executor->Send(message);
+  Settle();
+  EXPECT_GT(health().round_trip.count(), 0) << "executors may say anything";
+  hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1)}});
+  Advance(milliseconds(2000));
+  EXPECT_EQ(health().open_entries, 1u);
+  EXPECT_GE(health().still, milliseconds(1000));
+}
+
 TEST_F(WorkerHubTest, TellsSupervisorsToStop) {
   const auto supervisor = ConnectSupervisor("w0");
   supervisor->received.clear();

@@ -121,6 +121,28 @@ def test_an_executor_without_a_connection_for_longer_than_the_grace_is_lost(far_
     assert far.resumed() == 0
 
 
+def test_the_executor_that_an_island_waits_for_is_named(far_worker):
+    far = far_worker("1h")
+    program = far.cluster.start_python(PROGRAMS / "steps_until_told.py", slice_of(far.cluster, "far"))
+    assert any(line.startswith("steps") for line in program.stdout)
+    wait_for(lambda: far.executor()["round_trip_us"] > 0, "an answered heartbeat", 60)
+    far.proxy.refuses = True
+    (connection,) = far.proxy.of("executor")
+    connection.hold()
+
+    def lagging():
+        return {i["name"]: i["lagging_worker"] for i in far.cluster.status()["islands"]}["far"]
+
+    wait_for(lambda: lagging() == "far", "the executor to lag", 60)
+    said = far.cluster.cli("status", "--controller", far.cluster.address, "-o", "wide").stdout
+    assert "  waits for far: it has acknowledged none of its " in said and "round trip " in said, said
+    far.proxy.refuses = False
+    connection.close()
+    wait_for(lambda: lagging() == "", "the executor to keep up again", 60)
+    assert far.executor()["links_resumed"] == 1
+    program.kill()
+
+
 def test_the_end_of_a_process_is_not_taken_for_a_connection_that_broke(far_worker):
     far = far_worker("1h")
     before = far.executor()["incarnation"]

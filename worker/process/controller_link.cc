@@ -69,7 +69,8 @@ void ControllerLink::OnFrame(const Frame& frame) {
     if (!fresh.ok()) return End(Text(fresh.status()));
     if (!*fresh) return;
   }
-  if (message.has_heartbeat_ack()) return;
+  if (message.has_heartbeat_ack())
+    return life_.Acknowledged(message.heartbeat_ack().sequence(), Now());
   handler_.on_message(std::move(message));
 }
 
@@ -91,6 +92,7 @@ void ControllerLink::Beat(uint64_t connection) {
   v1::ToController message;
   v1::Heartbeat* to = message.mutable_heartbeat();
   to->set_sequence(beat.sequence);
+  to->set_round_trip_ns(static_cast<uint64_t>(life_.round_trip().count()));
   handler_.fill_heartbeat(*to);
   Send(message);
   loop_.PostAfter(life_.interval(), "heartbeat", [this, connection] { Beat(connection); });

@@ -42,4 +42,8 @@ LinkLife::Beat LinkLife::NextBeat(Time now) {
   return beat;
 }
 
+void LinkLife::Acknowledged(uint64_t sequence, Time now) {
+  if (sequence == beats_ && beats_ > 0) round_trip_ = now - beat_;
+}
+
 }  // namespace fairway

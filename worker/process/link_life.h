@@ -40,6 +40,10 @@ class LinkLife {
     Time silence{0};
   };
   Beat NextBeat(Time now);
+  // The controller has answered that heartbeat.
+  void Acknowledged(uint64_t sequence, Time now);
+  // From the latest heartbeat that was answered before the next one to its answer; 0: none yet.
+  Time round_trip() const { return round_trip_; }
 
   Milliseconds interval() const { return interval_; }
   Milliseconds deadline() const { return deadline_; }
@@ -53,6 +57,7 @@ class LinkLife {
   Time heard_{0};         // the last message of the controller
   Time beat_{0};          // our last heartbeat
   uint64_t beats_ = 0;    // since the registration
+  Time round_trip_{0};
 };
 
 }  // namespace fairway

@@ -45,5 +45,21 @@ TEST(LinkLifeTest, AProcessThatWasStoppedItselfDoesNotGiveTheControllerUp) {
   EXPECT_TRUE(life.NextBeat(seconds(66)).give_up);
 }
 
+TEST(LinkLifeTest, MeasuresTheRoundTripOfTheLatestHeartbeat) {
+  LinkLife life;
+  life.Registered(1000, 5000);
+  life.Acknowledged(0, seconds(1));
+  EXPECT_EQ(life.round_trip().count(), 0) << "no heartbeat was sent";
+  const LinkLife::Beat first = life.NextBeat(seconds(2));
+  life.Acknowledged(first.sequence, milliseconds(2003));
+  EXPECT_EQ(life.round_trip(), milliseconds(3));
+  const LinkLife::Beat second = life.NextBeat(seconds(3));
+  life.Acknowledged(0, seconds(4));  // only acknowledges bytes
+  life.Acknowledged(first.sequence, seconds(4));
+  EXPECT_EQ(life.round_trip(), milliseconds(3));
+  life.Acknowledged(second.sequence, seconds(4));
+  EXPECT_EQ(life.round_trip(), seconds(1));
+}
+
 }  // namespace
 }  // namespace fairway
