@@ -168,8 +168,10 @@ class WorkerHub {
   absl::StatusOr<Executor*> ToResume(const v1::ResumeExecutor& message);
   void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
   void OnPulse(Peer& peer, const v1::Pulse& pulse);
-  // The host at the other end of the pulse does not answer: everything that runs there is lost.
-  void HostSilent(const std::string& worker, const PulseRecord& pulse);
+  // The worker's host does not answer: everything that runs there is lost.
+  void HostSilent(const std::string& worker, const std::string& how);
+  // Workers without a pulse whose processes are silent: nothing else shows that their hosts are.
+  std::vector<std::string> SilentWithoutPulse(Clock::time_point now);
   void PulseEnded(Peer& pulse, const absl::Status& status);
   // Whether a process of the worker may still be there. If not, nothing is waited for.
   bool MayReturn(const std::string& worker) const;

@@ -153,6 +153,9 @@ void WorkerHub::Tick() {
                               Seconds(options_.deadline)));
     }
   }
+  for (const std::string& worker : SilentWithoutPulse(now))
+    HostSilent(worker, fmt::format("its host {} has no pulse and sent nothing for {:.0f} s",
+                                   supervisors_.at(worker)->host, Seconds(kHostSilence)));
   for (const auto& [id, executor] : executors_) {
     if (Planted(Bug::kCauseNeverDue)) continue;
     if (executor->state == Executor::State::kLinkEnded && now >= executor->cause_due) {
@@ -220,7 +223,9 @@ void WorkerHub::PulseEnded(Peer& pulse, const absl::Status& status) {
   if (it == pulses_.end() || it->second.peer != pulse.number) return;
   const PulseRecord record = it->second;
   pulses_.erase(it);
-  if (status.code() == absl::StatusCode::kDeadlineExceeded) return HostSilent(pulse.worker, record);
+  if (status.code() == absl::StatusCode::kDeadlineExceeded)
+    return HostSilent(pulse.worker, fmt::format("its host {} acknowledged nothing for {:.0f} s",
+                                                record.host, Seconds(kHostSilence)));
   // Nothing is sent on it, so the end of its process closes it in order.
   if (!status.ok() || Planted(Bug::kDeathIsCut))
     pulse_cut_until_[pulse.worker] = now_() + options_.link_grace;
@@ -238,10 +243,22 @@ void WorkerHub::LoseIfAlone(const std::string& worker) {
     DeclareLost(*executor, "its worker went away too");
 }
 
-void WorkerHub::HostSilent(const std::string& worker, const PulseRecord& pulse) {
+std::vector<std::string> WorkerHub::SilentWithoutPulse(Clock::time_point now) {
+  std::vector<std::string> out;
+  for (const auto& [worker, supervisor] : supervisors_) {
+    if (pulses_.contains(worker) || now - peers_.at(supervisor->peer)->heard <= kHostSilence)
+      continue;
+    const Executor* const executor = FindExecutor(worker);
+    if (executor != nullptr && executor->state == Executor::State::kUp &&
+        now - peers_.at(executor->peer)->heard <= kHostSilence)
+      continue;
+    out.push_back(worker);
+  }
+  return out;
+}
+
+void WorkerHub::HostSilent(const std::string& worker, const std::string& how) {
   if (Planted(Bug::kDeafToPulse)) return;
-  const std::string how = fmt::format("its host {} acknowledged nothing for {:.0f} s", pulse.host,
-                                      Seconds(kHostSilence));
   Executor* const executor = FindExecutor(worker);
   if (executor != nullptr && executor->state != Executor::State::kLost) EndExecutor(*executor, how);
   spdlog::warn("worker {} is disconnected: {}", worker, how);

@@ -143,6 +143,21 @@ TEST_F(LivenessTest, AllOfAHostIsLostWhenItsPulseSaysThatItIsSilent) {
   EXPECT_TRUE(supervisor_->closed);
 }
 
+TEST_F(LivenessTest, WithoutAPulseAHostIsSilentWhenAllOfItsProcessesAre) {
+  Advance(milliseconds(10000));  // the supervisor beats
+  EXPECT_THAT(lost_, IsEmpty());
+  ConnectPulse("w0");
+  Advance(milliseconds(10000), false);
+  EXPECT_THAT(lost_, IsEmpty()) << "the pulse stands";
+  seen_.back().link->on_closed(absl::UnavailableError("Connection reset by peer"));
+  Beat(*executor_);
+  Advance(milliseconds(3000), false);
+  EXPECT_THAT(lost_, IsEmpty());
+  Advance(milliseconds(500), false);
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("its host h has no pulse and sent nothing for 3 s")));
+  EXPECT_THAT(hub_.Supervisors(), IsEmpty());
+}
+
 TEST_F(LivenessTest, ExecutorsThatEndWithTheClusterAreNoLossesOfItsSessions) {
   hub_.StopWorkers("the cluster is taken down");
   executor_->link->on_closed(absl::UnavailableError("Connection reset by peer"));

@@ -119,8 +119,9 @@ void Host::Dial() {
 
 void Host::DialPulse() {
   world_.queue.After(world_.LinkDelay(), [this, life = life_] {
-    if (life != life_ || !registered_ || pulse_ != nullptr) return;
+    if (life != life_ || !registered_) return;
     if (world_.controller == nullptr || silent_) return DialPulse();
+    if (pulse_ != nullptr) std::exchange(pulse_, nullptr)->HangUp();
     pulse_ = std::make_shared<Wire>(world_, *this, this);
     pulse_->Open();
     v1::ToController message;
@@ -160,7 +161,7 @@ void Host::OnFrame(Wire& wire, const Frame& frame) {
     case v1::FromController::kWorkerRegistered:
       registered_ = true;
       TellDeaths();
-      if (pulse_ == nullptr) DialPulse();
+      DialPulse();
       link_life_->Registered(message.worker_registered().heartbeat_interval_ms(),
                              message.worker_registered().deadline_ms());
       return Beat(link_);

@@ -17,24 +17,20 @@ Pulse::Pulse(EventLoop& loop, std::string controller, v1::Pulse message)
     : loop_(loop), controller_(std::move(controller)), message_(std::move(message)) {}
 
 void Pulse::Start() {
-  if (link_ == nullptr && !std::exchange(dialing_, true)) Dial();
-}
-
-void Pulse::Dial() {
   ConnectTcp(loop_, controller_, kPulseConnectTimeout,
-             [this](absl::StatusOr<std::unique_ptr<Link>> link) { OnConnected(std::move(link)); });
+             [this, attempt = ++attempt_](absl::StatusOr<std::unique_ptr<Link>> link) {
+               if (attempt == attempt_) OnConnected(std::move(link));
+             });
 }
 
 void Pulse::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
-  dialing_ = false;
-  const auto again = [this] {
-    if (std::exchange(dialing_, true)) return;
-    loop_.PostAfter(kPauseBeforeRedial, "pulse", [this] {
-      dialing_ = false;
-      Start();
+  const auto again = [this, attempt = attempt_] {
+    loop_.PostAfter(kPauseBeforeRedial, "pulse", [this, attempt] {
+      if (attempt == attempt_) Start();
     });
   };
   if (!link.ok()) return again();
+  if (link_ != nullptr) link_->on_closed = nullptr;
   link_ = *std::move(link);
   link_->on_frame = [](const Frame&) {};  // a fence: the link closes
   link_->on_closed = [this, again](const absl::Status&) {

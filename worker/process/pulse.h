@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_WORKER_PROCESS_PULSE_H_
 #define FAIRWAY_WORKER_PROCESS_PULSE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,17 +21,17 @@ class Pulse {
   // `controller`: host:port of its link port.
   Pulse(EventLoop& loop, std::string controller, v1::Pulse message);
 
-  // Connects, and connects again after each end. Does nothing if it is at work already.
+  // The controller has registered the worker. Connects, even if a connection stands: the controller
+  // may have given that one up, which shows here only later. Connects again after each end.
   void Start();
 
  private:
-  void Dial();
   void OnConnected(absl::StatusOr<std::unique_ptr<Link>> link);
 
   EventLoop& loop_;
   const std::string controller_;
   const v1::Pulse message_;
-  bool dialing_ = false;  // or in the pause before it
+  uint64_t attempt_ = 0;  // the latest; the others have ended, or end when it has connected
   std::shared_ptr<Link> link_;
 };
 
