@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(
           }));
   session->exchanges_->Open(session->plane_.get());
   if (context.launches != nullptr) {
-    session->exchanges_->BeforeLongWaits([ends = context.launches->gang_ends()] { ends->Flush(); });
+    session->exchanges_->BeforeLongWaits(context.launches->FlushGangEnds());
   }
   return session;
 }
@@ -88,6 +88,7 @@ void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
 
 void ExecutorSession::Load(const InstallExecutable& install) {
   auto executable = std::make_shared<Executable>();
+  executable->shared = !install.members.empty();
   executables_[install.executable] = executable;
   auto loaded = Poster(
       "code loaded", [this, executable, id = install.executable, alone = install.members.empty()](
@@ -183,6 +184,7 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   }
   job.executable = executable->second->loaded;
   if (gang) {
+    job.shared = executable->second->shared;
     context_.launches->LaunchGang(std::move(job));
   } else {
     context_.launches->LaunchSingle(std::move(job));

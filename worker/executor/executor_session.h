@@ -101,6 +101,7 @@ class ExecutorSession final : public ExecutorActions {
     std::shared_ptr<LoadedExecutable> loaded;  // nullptr: it is being loaded, or could not be
     // Gangs of it may be launched after the gangs that compute their inputs, before these end.
     bool follows = false;
+    bool shared = false;  // other executors run it, too
   };
   // The record of a launch that its end needs.
   struct Launched {

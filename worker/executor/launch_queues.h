@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which thread calls Runtime::Launch. One thread launches gangs, in the order given. One
-// thread per device launches single-device programs, because a cheap program runs inside the call.
-// A brief program is launched by the caller if nothing waits on that thread (docs/architecture.md,
+// Decides which thread calls Runtime::Launch. Each device has a thread for single-device programs,
+// because a cheap program runs inside the call, and another for the gangs of which it is the lowest
+// device. Gangs that share a device are launched one after another, in the order given. A brief
+// program is launched by the caller if nothing is under way on its devices (docs/architecture.md,
 // "Threads and processes").
 #ifndef FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 #define FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +51,8 @@ struct LaunchJob {
     size_t device = 0, output = 0;
   };
   std::vector<Output> reads;
+  // A gang that other executors run, too. Such gangs are launched one after another as well.
+  bool shared = false;
   std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
   // Called once, on any thread, perhaps within LaunchGang or LaunchSingle, when the execution has
   // ended. OK: `outputs` are computed and `reads` are read.
@@ -60,29 +66,52 @@ class LaunchQueues {
   // Launches the queued jobs before it returns.
   ~LaunchQueues();
 
-  // Launches gangs one after another in the order of these calls.
+  // Launches gangs that share a device, or are shared, in the order of these calls.
   void LaunchGang(LaunchJob job);
   void LaunchSingle(LaunchJob job);
-  // The ends of gangs that have not been passed to their `done`.
-  std::shared_ptr<GangEnds> gang_ends() const { return gangs_.ends; }
+  // Passes on the ends of gangs that wait for the ends of others (gang_ends.h). Thread-safe, also
+  // after this object is gone.
+  std::function<void()> FlushGangEnds() const;
   // `calls` carries the client calls of jobs that are passed from now on.
   void set_host_calls(std::shared_ptr<ffi::HostCalls> calls) { host_calls_ = std::move(calls); }
 
  private:
+  // Jobs that have not ended. An end may come after the queue is destroyed.
+  using UnderWay = std::shared_ptr<std::atomic<int>>;
   struct Queue {
-    explicit Queue(std::string name, std::shared_ptr<GangEnds> ends = nullptr)
-        : ends(std::move(ends)), thread(std::move(name), 1) {}
-    const std::shared_ptr<GangEnds> ends;  // nullptr: each end is told by itself
-    // Jobs that have not ended. An end may come after the queue is destroyed.
-    const std::shared_ptr<std::atomic<int>> under_way = std::make_shared<std::atomic<int>>(0);
+    explicit Queue(std::string name) : thread(std::move(name), 1) {}
+    const UnderWay under_way = std::make_shared<std::atomic<int>>(0);
     BlockingPool thread;
   };
-  void Launch(Queue& queue, LaunchJob job);
+  // The gangs whose lowest device this is.
+  struct GangQueue {
+    const std::shared_ptr<GangEnds> ends = std::make_shared<GangEnds>();
+    std::unique_ptr<BlockingPool> thread;  // made with the first gang
+  };
+  // One gang on its way to its thread. Guarded by mutex_.
+  struct Turn {
+    size_t queue = 0;
+    absl::AnyInvocable<void()> launch;
+    int waits_for = 0;  // gangs on other threads that must be launched before it
+    bool queued = false, launched = false;
+    std::vector<std::shared_ptr<Turn>> next;  // those that wait for it
+  };
+  using TurnPtr = std::shared_ptr<Turn>;
+
+  void Enqueue(const TurnPtr& turn, const std::vector<int>& lines);
+  void PutOnThread(const TurnPtr& turn);  // with mutex_ held
+  void HasLaunched(const TurnPtr& turn);
 
   Runtime* const runtime_;
   std::shared_ptr<ffi::HostCalls> host_calls_;
-  Queue gangs_{"fairway-gangs", std::make_shared<GangEnds>()};
   std::vector<std::unique_ptr<Queue>> singles_;
+  std::vector<UnderWay> gangs_under_way_;  // by line: a device, or the last one: shared gangs
+
+  std::mutex mutex_;
+  std::condition_variable none_left_;
+  std::vector<TurnPtr> last_;     // by line; nullptr: that gang was launched. Guarded by mutex_
+  size_t turns_ = 0;              // not launched. Guarded by mutex_
+  std::vector<GangQueue> gangs_;  // by device; the threads go first
 };
 
 }  // namespace fairway

@@ -2,7 +2,10 @@
 // Which thread launches, over the fake runtime, whose launches end when the test says so.
 #include "worker/executor/launch_queues.h"
 
+#include <condition_variable>
 #include <future>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -59,8 +62,8 @@ class LaunchQueuesTest : public testing::Test {
     while (runtime_.launches().size() < count) std::this_thread::yield();
   }
 
-  FakeRuntime runtime_{2};
-  LaunchQueues queues_{&runtime_, 2};
+  FakeRuntime runtime_{4};
+  LaunchQueues queues_{&runtime_, 4};
   uint64_t last_id_ = 0;
 };
 
@@ -123,6 +126,110 @@ TEST_F(LaunchQueuesTest, GangsKeepTheirOrder) {
     queues_.LaunchGang(Job(i % 3 == 0 ? other : brief, {0, 1}, ends[i]));
   for (End& end : ends) end.get();
   EXPECT_TRUE(runtime_.violations().empty()) << runtime_.violations()[0];
+}
+
+// A launch of some runtimes takes as long as the gang; GateRuntime's do so until Open.
+class GateRuntime final : public FakeRuntime {
+ public:
+  using FakeRuntime::FakeRuntime;
+  absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
+                                      absl::AnyInvocable<void(absl::Status)> done) override {
+    std::unique_lock lock(mutex_);
+    ++inside_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !closed_.contains(request.launch_id); });
+    lock.unlock();
+    return FakeRuntime::Launch(request, std::move(done));
+  }
+  void Close(uint64_t launch) { closed_.insert(launch); }
+  void Open(uint64_t launch) {
+    std::lock_guard lock(mutex_);
+    closed_.erase(launch);
+    changed_.notify_all();
+  }
+  // Waits until so many calls of Launch have begun.
+  void AwaitCalls(int calls) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return inside_ >= calls; });
+  }
+  int calls() {
+    std::lock_guard lock(mutex_);
+    return inside_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<uint64_t> closed_;
+  int inside_ = 0;
+};
+
+class GatedQueuesTest : public LaunchQueuesTest {
+ protected:
+  End Gang(uint64_t id, const std::vector<int>& devices, bool shared = false) {
+    last_id_ = id - 1;
+    End end;
+    LaunchJob job = Job(Load("identity", devices, false), devices, end);
+    job.shared = shared;
+    gated_.LaunchGang(std::move(job));
+    return end;
+  }
+
+  GateRuntime gate_{4};
+  LaunchQueues gated_{&gate_, 4};
+};
+
+TEST_F(GatedQueuesTest, AGangThatTakesLongHoldsUpNoneOfOtherDevices) {
+  gate_.Close(1);
+  End first = Gang(1, {0, 1});
+  End same = Gang(2, {0, 1});
+  gate_.AwaitCalls(1);
+  for (uint64_t id = 3; id < 100; ++id) Gang(id, {2, 3}).get();
+  EXPECT_FALSE(Ended(first));
+  EXPECT_FALSE(Ended(same));
+  gate_.Open(1);
+  first.get();
+  same.get();
+  EXPECT_TRUE(gate_.violations().empty());
+}
+
+TEST_F(GatedQueuesTest, GangsThatShareADeviceAreLaunchedInTheirOrderWhateverTheirThreads) {
+  gate_.Close(1);
+  End first = Gang(1, {0, 1});
+  End right = Gang(2, {1, 2});
+  End far = Gang(3, {2, 3});
+  End left = Gang(4, {0, 3});
+  gate_.AwaitCalls(1);
+  EXPECT_EQ(gate_.calls(), 1) << "2 waits for device 1, 3 for 2, 4 for 3";
+  gate_.Open(1);
+  for (End* end : {&first, &right, &far, &left}) end->get();
+  EXPECT_TRUE(gate_.violations().empty());
+}
+
+TEST_F(GatedQueuesTest, GangsOfOtherExecutorsAreLaunchedOneAfterAnother) {
+  gate_.Close(1);
+  End first = Gang(1, {0}, true);
+  End second = Gang(2, {1}, true);
+  Gang(3, {2, 3}).get();
+  EXPECT_FALSE(Ended(second));
+  gate_.Open(1);
+  first.get();
+  second.get();
+}
+
+TEST_F(GatedQueuesTest, QueuedGangsOfSeveralThreadsAreLaunchedBeforeTheQueuesEnd) {
+  std::vector<End> ends;
+  {
+    LaunchQueues queues(&runtime_, 4);
+    for (int i = 0; i < 200; ++i) {
+      const int first = i % 3;
+      ends.emplace_back();
+      const std::vector<int> devices = {first, first + 1};
+      queues.LaunchGang(Job(Load("identity", devices, false), devices, ends.back()));
+    }
+  }
+  for (End& end : ends) EXPECT_TRUE(Ended(end));
+  EXPECT_TRUE(runtime_.violations().empty());
 }
 
 }  // namespace

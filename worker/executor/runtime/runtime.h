@@ -150,9 +150,10 @@ class Runtime {
   // finished, else with the error of the lowest device in request order. On a non-OK return nothing
   // ran and `done` is not called.
   //
-  // Several devices (a gang): the caller makes such calls one after another in launch-id order,
-  // with all inputs ready, unless the executable is separable. One device: calls for different
-  // devices may overlap; a cheap program runs inside the call.
+  // Several devices (a gang): calls for gangs that share a device come one after another, in the
+  // order of their launch ids; so do calls of code that was loaded by LoadShare. Others may
+  // overlap. All inputs are ready, unless the executable is separable. One device: calls for
+  // different devices may overlap; a cheap program runs inside the call.
   //
   // INVALID_ARGUMENT: argument count, a missing or donated buffer, dtype or shape unlike the
   // executable's.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -62,7 +63,7 @@ struct FakeRuntime::State {
   absl::Status fail_next;
   std::vector<LaunchRecord> launches;
   std::vector<std::string> violations;
-  uint64_t last_gang = 0;
+  std::map<int, uint64_t> last_gang;  // by device
   int live_buffers = 0;
   int64_t live_bytes = 0;
 
@@ -394,8 +395,11 @@ absl::Status CheckGang(State& state, const LaunchRequest& request) {
           status.has_value() ? "has failed: " + Describe(*status) : "is not ready"));
     }
   }
-  if (request.launch_id <= state.last_gang) {
-    return broken(fmt::format("gang {} after gang {}", request.launch_id, state.last_gang));
+  for (const int device : request.devices) {
+    const uint64_t last = std::exchange(state.last_gang[device], request.launch_id);
+    if (request.launch_id <= last)
+      return broken(
+          fmt::format("device {}: gang {} after gang {}", device, request.launch_id, last));
   }
   return absl::OkStatus();
 }
@@ -415,10 +419,7 @@ absl::StatusOr<LaunchResult> FakeRuntime::Launch(const LaunchRequest& request,
         request, state_->info, program->devices, executable.parameters,
         [](DeviceBuffer& buffer) -> const BufferSpec& { return CellOf(&buffer)->spec; }));
     FAIRWAY_RETURN_IF_ERROR(CheckNotDonated(request));
-    if (request.devices.size() > 1) {
-      FAIRWAY_RETURN_IF_ERROR(CheckGang(*state_, request));
-      state_->last_gang = request.launch_id;
-    }
+    if (request.devices.size() > 1) FAIRWAY_RETURN_IF_ERROR(CheckGang(*state_, request));
     state_->launches.push_back({request.launch_id, program->name, request.devices});
     Execution execution;
     execution.program = program.get();

@@ -16,7 +16,7 @@ namespace fairway {
 // Runs FakePrograms. A launch ends when its inputs are computed and, in manual mode, when the test
 // says so. Its callbacks run inside the call that ends it. Poison passes from inputs to outputs.
 // Thread-safe.
-class FakeRuntime final : public Runtime {
+class FakeRuntime : public Runtime {
  public:
   explicit FakeRuntime(int num_devices, bool manual = false,
                        ArrivalRule gang_inputs = ArrivalRule::kReady);

@@ -378,17 +378,21 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   }
 
   FAIRWAY_RETURN_IF_ERROR(Relayout(attempt));
-  const int slot = gang ? -1 : request.devices[0];
-  slots_->Take(slot);
+  slots_->Take(request.devices);
   TakeDonated(attempt);
   std::shared_ptr<ffi::CallingLaunch> calling;
   if (executable.calls_back()) {
     calling = ffi::BeginCalling(pjrt::LaunchIdForPjrt(request.launch_id), request.launch_id,
                                 request.host_calls, !gang);
   }
+  // XLA's CPU client runs one gang at a time: each begins when the one before it has ended. Two
+  // calls at once could take the same one for the one before them.
+  std::unique_lock one_call(gang_calls_, std::defer_lock);
+  if (gang && client_->is_cpu() && !executable.separable()) one_call.lock();
   auto started = Execute(*client_, attempt);
+  if (one_call.owns_lock()) one_call.unlock();
   if (!started.ok()) {
-    slots_->Give(slot);
+    slots_->Give(request.devices);
     RestoreDonated(attempt);
     if (calling != nullptr && !calling->failure().ok()) return calling->failure();
     absl::Status why = Annotate(std::move(started).status(), executable.name());
@@ -397,13 +401,14 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   }
 
   const bool meets = gang && !executable.separable() && !client_->is_cpu();
-  auto end = std::make_shared<GangEnd>(
-      devices, meets ? health_ : nullptr,
-      [slots = slots_, slot, calling, done = std::move(done)](absl::Status status) mutable {
-        slots->Give(slot);
-        if (status.ok() && calling != nullptr) status = calling->failure();
-        std::move(done)(std::move(status));
-      });
+  auto end = std::make_shared<GangEnd>(devices, meets ? health_ : nullptr,
+                                       [slots = slots_, on = request.devices, calling,
+                                        done = std::move(done)](absl::Status status) mutable {
+                                         slots->Give(on);
+                                         if (status.ok() && calling != nullptr)
+                                           status = calling->failure();
+                                         std::move(done)(std::move(status));
+                                       });
   LaunchResult result;
   std::vector<std::shared_ptr<Outcome>> outcomes;
   for (size_t d = 0; d < devices; ++d) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -91,6 +92,7 @@ class PjrtRuntime final : public Runtime {
   // Reorders large values for readers, so that no launch waits for that.
   const std::shared_ptr<pjrt::Completions> copies_;
   const std::shared_ptr<pjrt::Slots> slots_;
+  std::mutex gang_calls_;  // held for a call that launches a gang with collectives on CPUs
   const std::shared_ptr<pjrt::Health> health_;
   std::atomic<int64_t> forced_copies_{0};
 };

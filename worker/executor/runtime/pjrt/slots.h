@@ -2,6 +2,7 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_SLOTS_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_SLOTS_H_
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -9,39 +10,41 @@
 
 namespace fairway::pjrt {
 
-// Bounds the work under way in the client: gangs, and programs of each device. Thread-safe.
+// Bounds the work under way in the client: gangs and programs of each device. Thread-safe.
 class Slots {
  public:
-  static constexpr int kGangsOnCpu = 2;  // each holds threads of XLA's pool
+  static constexpr int kGangsOnCpu = 2;  // each holds a thread of XLA's pool for each device
   static constexpr int kGangs = 24;      // as kPerDevice
   static constexpr int kPerDevice = 24;  // below XLA's own limit of 32
 
-  Slots(int num_devices, int max_gangs) : max_gangs_(max_gangs), singles_(num_devices, 0) {}
+  Slots(int num_devices, int max_gangs)
+      : max_gangs_(max_gangs), singles_(num_devices, 0), gangs_(num_devices, 0) {}
 
-  // Waits for a free slot. `device` < 0: a gang.
-  void Take(int device) {
+  // Waits for a free slot on each of the devices. Gangs that share a device ask one after another.
+  void Take(const std::vector<int>& devices) {
     std::unique_lock lock(mutex_);
-    int& used = Used(device);
-    const int limit = device < 0 ? max_gangs_ : kPerDevice;
-    freed_.wait(lock, [&] { return used < limit; });
-    ++used;
+    const bool gang = devices.size() > 1;
+    std::vector<int>& used = gang ? gangs_ : singles_;
+    const int limit = gang ? max_gangs_ : kPerDevice;
+    freed_.wait(lock, [&] {
+      return std::all_of(devices.begin(), devices.end(), [&](int d) { return used[d] < limit; });
+    });
+    for (const int device : devices) ++used[device];
   }
-  void Give(int device) {
+  void Give(const std::vector<int>& devices) {
     {
       std::lock_guard lock(mutex_);
-      --Used(device);
+      std::vector<int>& used = devices.size() > 1 ? gangs_ : singles_;
+      for (const int device : devices) --used[device];
     }
     freed_.notify_all();
   }
 
  private:
-  int& Used(int device) { return device < 0 ? gangs_ : singles_[device]; }
-
   const int max_gangs_;
   std::mutex mutex_;
   std::condition_variable freed_;
-  int gangs_ = 0;
-  std::vector<int> singles_;
+  std::vector<int> singles_, gangs_;  // by device
 };
 
 }  // namespace fairway::pjrt
