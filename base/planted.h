@@ -20,6 +20,8 @@ enum class Bug {
   kLaunchWithPoison,       // dispatch: a failed input counts as arrived
   kLaunchOnSomeExecutors,  // dispatch: leaves out one executor of the gang
   kTooManyGangs,           // launches and starts gangs beyond the limits
+  kFirstOnOneDevice,       // executor: starts a gang that is first on one of its devices only
+  kOneLineForAll,          // executor: gangs of other devices wait, too
   kDropRelease,            // group: a reader's end is not counted
   kDoubleRelease,          // group: a reader's end is counted twice
   kFreeUnderReader,        // group: freed although a node still reads it
@@ -136,6 +138,8 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kLaunchWithPoison, std::string_view("launch_with_poison")},
     std::pair{Bug::kLaunchOnSomeExecutors, std::string_view("launch_on_some_executors")},
     std::pair{Bug::kTooManyGangs, std::string_view("too_many_gangs")},
+    std::pair{Bug::kFirstOnOneDevice, std::string_view("first_on_one_device")},
+    std::pair{Bug::kOneLineForAll, std::string_view("one_line_for_all")},
     std::pair{Bug::kDropRelease, std::string_view("drop_release")},
     std::pair{Bug::kDoubleRelease, std::string_view("double_release")},
     std::pair{Bug::kFreeUnderReader, std::string_view("free_under_reader")},

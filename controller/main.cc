@@ -61,7 +61,7 @@ struct Flags {
   std::chrono::milliseconds island_timeout{60000};
   std::chrono::milliseconds forget_after{3600000};
   std::chrono::milliseconds callback_limit{60000};
-  int launches_ahead = ClusterOptions().max_gangs_in_flight;
+  int launches_ahead = ClusterOptions().max_gangs_per_device;
   int64_t transit_memory = int64_t{768} << 20;
   int64_t record_memory = int64_t{768} << 20;
   std::string spool_directory = "/tmp";
@@ -99,11 +99,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.Flag(
       "callback-limit", &flags->callback_limit,
       "Time that a function of a client may take when a program on devices calls it; 0: any");
-  config.Flag(
-      "launches-ahead", &flags->launches_ahead,
-      "Gangs of an island that may be launched and not ended, 1 to 1024: more keep its "
-      "devices busy when programs are short, and make a neighbour wait longer for its turn. "
-      "Of programs on one device, twice as many for each");
+  config.Flag("launches-ahead", &flags->launches_ahead,
+              "Gangs of a device that may be launched and not ended, 1 to 1024: more keep it "
+              "busy when programs are short, and make a neighbour wait longer for its turn. "
+              "Of programs on one device, twice as many");
   config.BytesFlag(
       "transit-memory", &flags->transit_memory,
       "Host memory for bytes on their way to and from clients; beyond it, and where one "
@@ -205,7 +204,7 @@ ControllerOptions OptionsOf(const Flags& flags, const Spool& spool,
   options.island_timeout = flags.island_timeout;
   options.forget_after = flags.forget_after;
   options.log_dir = flags.log_dir;
-  options.cluster.max_gangs_in_flight = flags.launches_ahead;
+  options.cluster.max_gangs_per_device = flags.launches_ahead;
   options.cluster.record_memory = static_cast<size_t>(std::max<int64_t>(flags.record_memory, 0));
   options.cluster.memory = std::move(memory);
   options.cluster.max_singles_per_device = 2 * flags.launches_ahead;

@@ -10,76 +10,72 @@ namespace fairway {
 
 void Sequencer::Prepared(NodeId node, SessionId session, const std::vector<DeviceId>& devices,
                          uint64_t ids) {
-  waiting_.emplace(node, Waiting{session, BudgetOf(devices), ids});
+  if (waiting_.contains(node)) return;
+  waiting_.emplace(node, Waiting{session, Use(devices), ids});
 }
 
 void Sequencer::InputsArrived(NodeId node) {
-  const auto waiting = waiting_.find(node);
-  if (waiting == waiting_.end()) return;
-  launchable_[waiting->second.budget].nodes.emplace(waiting->second.session, node);
-  Update(waiting->second.budget);
+  const auto it = waiting_.find(node);
+  if (it == waiting_.end()) return;
+  const Waiting& waiting = it->second;
+  if (waiting.budget.kind == Budget::Kind::kGang)
+    return gang_turns_.Add(node, waiting.session, waiting.budget.gangs);
+  launchable_[waiting.budget].nodes.emplace(waiting.session, node);
+  Update(waiting.budget);
 }
 
 void Sequencer::InputsMissing(NodeId node) {
-  const auto waiting = waiting_.find(node);
-  if (waiting == waiting_.end()) return;
-  const auto line = launchable_.find(waiting->second.budget);
+  const auto it = waiting_.find(node);
+  if (it == waiting_.end()) return;
+  const Waiting& waiting = it->second;
+  if (waiting.budget.kind == Budget::Kind::kGang)
+    return gang_turns_.Remove(node, waiting.session, waiting.budget.gangs);
+  const auto line = launchable_.find(waiting.budget);
   if (line == launchable_.end()) return;
-  line->second.nodes.erase({waiting->second.session, node});
+  line->second.nodes.erase({waiting.session, node});
   Update(line->first);
 }
 
 void Sequencer::Finished(NodeId node) {
   const auto it = running_.find(node);
   if (it == running_.end()) return;
-  GiveBack(it->second);
-  Update(it->second);
+  const Budget budget = it->second;
   running_.erase(it);
+  if (budget.kind == Budget::Kind::kGang) {
+    --gangs_in_flight_;
+    gang_turns_.Ended(budget.gangs);
+  } else if (budget.kind == Budget::Kind::kSingle) {
+    const auto singles = singles_.find(budget.device);
+    if (--singles->second == 0) singles_.erase(singles);
+    Update(budget);
+  }
+  Release(budget);
 }
 
 void Sequencer::Forget(NodeId node) {
   InputsMissing(node);
-  waiting_.erase(node);
+  const auto it = waiting_.find(node);
+  if (it == waiting_.end()) return;
+  Release(it->second.budget);
+  waiting_.erase(it);
 }
 
 void Sequencer::RaiseLaunchIds(uint64_t first) { next_id_ = std::max(next_id_, first); }
 
-Sequencer::Budget Sequencer::BudgetOf(const std::vector<DeviceId>& devices) {
+Sequencer::Budget Sequencer::Use(const std::vector<DeviceId>& devices) {
   if (devices.empty()) return {};
   if (devices.size() == 1) return {Budget::Kind::kSingle, devices[0]};
-  return {Budget::Kind::kGang, DeviceId()};
+  return {Budget::Kind::kGang, DeviceId(), gang_turns_.Use(devices)};
+}
+
+void Sequencer::Release(const Budget& budget) {
+  if (budget.kind == Budget::Kind::kGang) gang_turns_.Release(budget.gangs);
 }
 
 bool Sequencer::Allows(const Budget& budget) const {
-  switch (budget.kind) {
-    case Budget::Kind::kNone:
-      return true;
-    case Budget::Kind::kSingle: {
-      const auto it = singles_.find(budget.device);
-      return it == singles_.end() || it->second < options_.max_singles_per_device;
-    }
-    case Budget::Kind::kGang:
-      return gangs_in_flight_ < options_.max_gangs_in_flight || Planted(Bug::kTooManyGangs);
-  }
-  return true;
-}
-
-void Sequencer::Take(const Budget& budget) {
-  if (budget.kind == Budget::Kind::kGang) {
-    ++gangs_in_flight_;
-    ++gangs_granted_;
-  } else if (budget.kind == Budget::Kind::kSingle) {
-    ++singles_[budget.device];
-  }
-}
-
-void Sequencer::GiveBack(const Budget& budget) {
-  if (budget.kind == Budget::Kind::kGang) {
-    --gangs_in_flight_;
-  } else if (budget.kind == Budget::Kind::kSingle) {
-    const auto it = singles_.find(budget.device);
-    if (--it->second == 0) singles_.erase(it);
-  }
+  if (budget.kind == Budget::Kind::kNone) return true;
+  const auto it = singles_.find(budget.device);
+  return it == singles_.end() || it->second < options_.max_singles_per_device;
 }
 
 NodeId Sequencer::Line::Next() const {
@@ -100,23 +96,47 @@ void Sequencer::Update(const Budget& budget) {
   if (line.nodes.empty()) launchable_.erase(it);
 }
 
+NodeId Sequencer::NextOfFirsts() {
+  if (firsts_.empty()) return NodeId();
+  const auto [node, budget] = *firsts_.begin();
+  Line& line = launchable_.at(budget);
+  line.served = waiting_.at(node).session;
+  line.nodes.erase({line.served, node});
+  if (budget.kind == Budget::Kind::kSingle) ++singles_[budget.device];
+  Update(budget);
+  return node;
+}
+
+NodeId Sequencer::NextGang() {
+  const std::optional<NodeId> node = gang_turns_.Next();
+  if (!node.has_value()) return NodeId();
+  ++gangs_in_flight_;
+  ++gangs_granted_;
+  return *node;
+}
+
+void Sequencer::Give(NodeId node, std::vector<Grant>& grants) {
+  const auto it = waiting_.find(node);
+  const bool gang = it->second.budget.kind == Budget::Kind::kGang;
+  grants.push_back({node, LaunchId(next_id_)});
+  if (!Planted(Bug::kLaunchIdReused) || !gang || next_id_ % 3 != 0) next_id_ += it->second.ids;
+  if (Planted(Bug::kLaunchTwice) && gang) grants.push_back({node, LaunchId(next_id_++)});
+  running_.emplace(node, it->second.budget);
+  waiting_.erase(it);
+}
+
 std::vector<Grant> Sequencer::Step(size_t most) {
   std::vector<Grant> grants;
-  while (grants.size() < most && !firsts_.empty()) {
-    const auto [node, budget] = *firsts_.begin();
-    const auto waiting = waiting_.find(node);
-    Line& line = launchable_.at(budget);
-    line.served = waiting->second.session;
-    line.nodes.erase({line.served, node});
-    const bool gang = budget.kind == Budget::Kind::kGang;
-    Take(budget);
-    Update(budget);
-    grants.push_back({node, LaunchId(next_id_)});
-    if (!Planted(Bug::kLaunchIdReused) || !gang || next_id_ % 3 != 0)
-      next_id_ += waiting->second.ids;
-    if (Planted(Bug::kLaunchTwice) && gang) grants.push_back({node, LaunchId(next_id_++)});
-    running_.emplace(node, budget);
-    waiting_.erase(waiting);
+  bool any = true;
+  while (std::exchange(any, false)) {
+    // The two kinds take turns, since `most` may leave the rest to a later step.
+    for (NodeId (Sequencer::*next)() : {&Sequencer::NextGang, &Sequencer::NextOfFirsts}) {
+      if (grants.size() >= most) break;
+      const NodeId node = (this->*next)();
+      if (!node) continue;
+      Give(node, grants);
+      any = true;
+    }
   }
   if (Planted(Bug::kLaunchOutOfOrder) && grants.size() > 1)
     std::swap(grants.front(), grants.back());

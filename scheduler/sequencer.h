@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides the order of launches on one island (rule G1).
 //
-// Every executor of an island must launch the same gangs in the same order; otherwise two
-// collectives wait for each other for ever. A gang gets its launch id here, when its inputs have
-// arrived and the budget allows it. It never gets it at submission, so that a gang whose input is
-// late blocks nobody. Source: Pathways (MLSys 2022), section 4.4.
+// Gangs that share a device must be launched in the same order on every executor of an island;
+// otherwise two collectives wait for each other for ever. A gang gets its launch id here, when its
+// inputs have arrived and there is room on all its devices. It never gets it at submission, so that
+// a gang whose input is late blocks nobody. Source: Pathways (MLSys 2022), section 4.4.
 //
 // Sessions take turns. The age of a node (its id) counts within its session only: ids that a client
 // keeps back, because the bytes of an upload come late, say, go before nobody else's.
@@ -18,14 +18,16 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "scheduler/gang_turns.h"
 
 namespace fairway {
 
-// The budget of launches in flight on one island.
+// The budget of launches in flight on one island. Devices do not share it, so what runs on some
+// devices for long leaves that of others alone.
 struct SequencerOptions {
-  // Launches on more than one device that are launched and not finished. Executors start few of
-  // them at once.
-  int max_gangs_in_flight = 2;
+  // Launches on more than one device that are launched and not finished, on each of their devices.
+  // Executors start few of them at once.
+  int max_gangs_per_device = 2;
   int max_singles_per_device = 16;  // the same for launches of one device
   uint64_t first_launch_id =
       1;  // above the highest that any executor of the island has seen (rule L1)
@@ -42,7 +44,9 @@ struct Grant {
 class Sequencer {
  public:
   explicit Sequencer(SequencerOptions options)
-      : options_(options), next_id_(options.first_launch_id) {}
+      : options_(options),
+        next_id_(options.first_launch_id),
+        gang_turns_(options.max_gangs_per_device) {}
 
   // `node` of `session` was prepared on its executors and runs on these devices. Its launch takes
   // `ids` launch ids; the grant has the first.
@@ -61,9 +65,9 @@ class Sequencer {
   // Ids from now on start at `first` or above.
   void RaiseLaunchIds(uint64_t first);
 
-  // Returns the launches that may go now. Within a session the lowest node is first (program
-  // order); the sessions that share a budget take turns. Send them in this order. At most `most`;
-  // if there are that many, there may be more.
+  // Returns the launches that may go now. Of a session's launches on the same devices the lowest
+  // node is first (program order); sessions take turns on each device. Send them in this order. At
+  // most `most`; if there are that many, there may be more.
   std::vector<Grant> Step(size_t most = SIZE_MAX);
 
   // The nodes that are granted and not finished.
@@ -75,21 +79,26 @@ class Sequencer {
   int gangs_in_flight() const { return gangs_in_flight_; }
 
  private:
-  // The launches that share a budget: those on more than one device, those on one device (one
-  // budget each), those on none. Each budget has its own line. A step looks at the first nodes of
-  // the lines whose budgets allow more, and at no other.
+  // Launches on one device share a budget. Those on none are never held. Each kind has a line for
+  // each budget; a step looks at the first nodes of the lines whose budgets allow more, and at no
+  // other. Gangs wait in `gang_turns_`.
   struct Budget {
     enum class Kind : uint8_t { kNone, kSingle, kGang };
     Kind kind = Kind::kNone;
-    DeviceId device;
+    DeviceId device;             // kSingle
+    GangTurns::SetId gangs = 0;  // kGang; in use
     friend auto operator<=>(const Budget&, const Budget&) = default;
   };
-  static Budget BudgetOf(const std::vector<DeviceId>& devices);
+  Budget Use(const std::vector<DeviceId>& devices);
+  void Release(const Budget& budget);
   bool Allows(const Budget& budget) const;
   // Puts the first node of the line into `firsts_`, or takes it out.
   void Update(const Budget& budget);
-  void Take(const Budget& budget);
-  void GiveBack(const Budget& budget);
+  // Takes the next node that is no gang, or the next gang, out of its line; 0: none may go.
+  NodeId NextOfFirsts();
+  NodeId NextGang();
+  // The node has its turn: gives it launch ids.
+  void Give(NodeId node, std::vector<Grant>& grants);
 
   SequencerOptions options_;
   uint64_t next_id_;
@@ -101,7 +110,7 @@ class Sequencer {
     uint64_t ids = 1;
   };
   std::map<NodeId, Waiting> waiting_;  // prepared, not launched
-  // Those of waiting_ that have arrived. Invariant: no line is empty.
+  // Those of waiting_ that have arrived and are no gangs. Invariant: no line is empty.
   struct Line {
     std::set<std::pair<SessionId, NodeId>> nodes;
     SessionId served;  // the session that had the last turn
@@ -113,6 +122,7 @@ class Sequencer {
   // Invariant: has the next node of each line whose budget allows a launch. Lines share nothing, so
   // the order between them makes nobody wait.
   std::map<NodeId, Budget> firsts_;
+  GangTurns gang_turns_;  // has the gangs of waiting_ that have arrived
   std::map<NodeId, Budget> running_;
   std::map<DeviceId, int> singles_;  // running launches on one device, by device; no count is 0
 };

@@ -28,7 +28,7 @@ TEST(SequencerTest, IdsAreGivenWhenInputsArriveNotWhenPrepared) {
 }
 
 TEST(SequencerTest, GangsAreLaunchedUpToTheirBudget) {
-  Sequencer s({.max_gangs_in_flight = 2});
+  Sequencer s({.max_gangs_per_device = 2});
   for (uint64_t n = 1; n <= 4; ++n) {
     s.Prepared(NodeId(n), kMine, kGang);
     s.InputsArrived(NodeId(n));
@@ -39,8 +39,21 @@ TEST(SequencerTest, GangsAreLaunchedUpToTheirBudget) {
   EXPECT_EQ(Step(s), (Grants{{3, 3}}));
 }
 
+TEST(SequencerTest, GangsOfOtherDevicesHaveABudgetOfTheirOwn) {
+  Sequencer s({.max_gangs_per_device = 2});
+  for (uint64_t n = 1; n <= 4; ++n) s.Prepared(NodeId(n), kTheirs, kGang);
+  s.Prepared(NodeId(5), kMine, {DeviceId(3), DeviceId(4)});
+  for (uint64_t n = 1; n <= 5; ++n) s.InputsArrived(NodeId(n));
+  EXPECT_EQ(Step(s).size(), 3u);
+  EXPECT_EQ(s.gangs_in_flight(), 3);
+  s.Finished(NodeId(5));
+  s.Prepared(NodeId(6), kMine, {DeviceId(3), DeviceId(4)});
+  s.InputsArrived(NodeId(6));
+  EXPECT_EQ(Step(s), (Grants{{6, 4}}));
+}
+
 TEST(SequencerTest, SinglesHaveTheirOwnBudgetPerDeviceAndPassWaitingGangs) {
-  Sequencer s({.max_gangs_in_flight = 1, .max_singles_per_device = 1});
+  Sequencer s({.max_gangs_per_device = 1, .max_singles_per_device = 1});
   for (uint64_t n : {1, 2}) s.Prepared(NodeId(n), kMine, kGang);
   for (uint64_t n : {3, 4}) s.Prepared(NodeId(n), kMine, {DeviceId(1)});
   for (uint64_t n = 1; n <= 4; ++n) s.InputsArrived(NodeId(n));

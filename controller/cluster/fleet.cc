@@ -61,7 +61,7 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
     island->id = id;
     island->name = spec.island;
     island->sequencer =
-        Sequencer({s.options.max_gangs_in_flight, s.options.max_singles_per_device, 1});
+        Sequencer({s.options.max_gangs_per_device, s.options.max_singles_per_device, 1});
   }
   if (known == nullptr) {
     const ExecutorId id(s.next_executor++);

@@ -20,9 +20,9 @@ struct ClusterOptions {
   // uses them, as long as the session's have at most the second size together (stored.cc).
   int64_t stored_array_bytes = 64 << 10;
   size_t stored_session_bytes = size_t{64} << 20;
-  // The most gangs that are launched and unfinished: enough that executors need not wait for the
-  // controller (docs/design/0031-launching-ahead.md).
-  int max_gangs_in_flight = 16;  // per island
+  // The most gangs, and launches of one device, that are launched and unfinished on a device:
+  // enough that executors need not wait for the controller (docs/design/0031-launching-ahead.md).
+  int max_gangs_per_device = 16;
   int max_singles_per_device = 32;
   int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its node's end,
   int64_t inline_gang_bytes = 256 << 10;    // as long as a gang's have at most this together,

@@ -114,6 +114,8 @@ class Coverage {
                                          "hostile session is not read",
                                          "hostile program",
                                          "answer to the neighbour",
+                                         "gang of the hog",
+                                         "launch beside gangs of other devices",
                                          "bitcast",
                                          "argument as result",
                                          "array without bytes",

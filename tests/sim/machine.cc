@@ -16,13 +16,16 @@ constexpr uint64_t kAtOnce = 400;  // most units of what cannot be interrupted
 void Machine::Deliver(const Command& command) {
   if (const auto* launch = std::get_if<Launch>(&command))
     world_.ReceivedLaunch(epoch_, *this, *launch);
+  gang_watch_.OnCommand(command);
   core_->OnCommand(command);
 }
 
 void Machine::WantTurn() {
   world_.Count("turn of an executor");
   const int64_t delay = world_.random.Between(0, world_.config.turn_delay);
+  turn_wanted_ = true;
   After(delay, [this] {
+    turn_wanted_ = false;
     core_->Turn();
     CheckUnits();
     AfterLaunch();
@@ -34,6 +37,33 @@ void Machine::CheckUnits() {
   if (most > world_.config.executor_units + kAtOnce)
     world_.Broken("liveness", "{}: a turn took {} units of {}", worker_, most,
                   world_.config.executor_units);
+}
+
+void Machine::CheckTurns() {
+  if (turn_wanted_) return;  // it has not come to it yet
+  const auto at_work = [&](int32_t device, bool shared) {
+    return std::count_if(runs_.begin(), runs_.end(), [&](const auto& run) {
+      const std::vector<int32_t>& on = run->node.devices;
+      return !run->behind && (shared ? gang_watch_.IsShared(run->node.executable)
+                                     : std::find(on.begin(), on.end(), device) != on.end());
+    });
+  };
+  const auto overdue = gang_watch_.Overdue(
+      *core_,
+      [&](ShardRef ref) {
+        const auto it = buffers_.find(ref);
+        return it != buffers_.end() && !it->second.consumed;
+      },
+      [&](const PrepareLaunch& node, bool shared) {
+        if (follows_.contains(node.executable)) return true;
+        const int most = world_.config.gangs_at_work;
+        return (!shared || at_work(0, true) < most) &&
+               std::all_of(node.devices.begin(), node.devices.end(),
+                           [&](int32_t device) { return at_work(device, false) < most; });
+      });
+  if (overdue.has_value())
+    world_.Broken("G1", "{}: gang {} waits, though no gang before it uses its devices", worker_,
+                  *overdue);
 }
 
 // ---- memory
@@ -192,9 +222,10 @@ void Machine::TakeInputs(Run& run) {
 }
 
 void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
-  if (launch.gang && launch.launch_id.value <= last_gang_id_)
-    world_.Broken("G1", "{}: launch id {} after {}", worker_, launch.launch_id, last_gang_id_);
-  if (launch.gang) last_gang_id_ = launch.launch_id.value;
+  const auto before =
+      launch.gang ? gang_watch_.OnStart(node, launch.launch_id) : std::optional<uint64_t>();
+  if (before.has_value())
+    world_.Broken("G1", "{}: launch id {} after {}", worker_, launch.launch_id, *before);
   auto run = std::make_shared<Run>();
   run->node = node;
   run->launch = launch;
@@ -214,11 +245,20 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
     if (run->gang->places[i] == this) run->positions.push_back(i);
   }
   run->behind = !launch.gang || follows_.contains(node.executable);
-  int gangs = 1;
-  for (const auto& other : runs_) gangs += other->behind ? 0 : 1;
-  if (!run->behind && gangs > world_.config.gangs_at_work)
-    world_.Broken("G1", "{}: {} gangs at work, {} allowed", worker_, gangs,
-                  world_.config.gangs_at_work);
+  bool others = false;  // gangs of other devices are at work
+  for (const int32_t device : node.devices) {
+    int gangs = 1;
+    for (const auto& other : runs_) {
+      const std::vector<int32_t>& on = other->node.devices;
+      const bool same = std::find(on.begin(), on.end(), device) != on.end();
+      gangs += same && !other->behind ? 1 : 0;
+      others |= !same && other->launch.gang;
+    }
+    if (!run->behind && gangs > world_.config.gangs_at_work)
+      world_.Broken("G1", "{}: {} gangs at work on device {}, {} allowed", worker_, gangs, device,
+                    world_.config.gangs_at_work);
+  }
+  if (launch.gang && others) world_.Count("launch beside gangs of other devices");
   if (!run->behind) Occupy(*run);
   for (const int32_t device : node.devices) queues_[device].push_back(run);
   runs_.insert(run);
@@ -357,6 +397,7 @@ void Machine::AfterLaunch() {
   if (registration_->Over(in_flight, core_->highest_launch_id())) {
     Reset();
   } else {
+    CheckTurns();
     Kick();
   }
 }

@@ -19,6 +19,7 @@
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
 #include "tests/sim/code.h"
+#include "tests/sim/gang_watch.h"
 #include "tests/sim/links.h"
 #include "tests/sim/pieces.h"
 #include "tests/sim/world.h"
@@ -212,6 +213,8 @@ class Machine final : public ExecutorActions, public FarSide {
   // Ends reads for transfers that have ended: nobody waits for their bytes.
   void EndStaleReads();
   void CheckUnits();
+  // Checks that no gang waits whose turn has come.
+  void CheckTurns();
   void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
   Shards::Ref AssemblyFor(const PrepareReceive& node, size_t position, ShardRef ref);
   void EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value);
@@ -260,7 +263,8 @@ class Machine final : public ExecutorActions, public FarSide {
   uint64_t epoch_ = 0;  // of the controller where it registered
   ExecutorId id_;
   bool resetting_ = false;
-  uint64_t last_gang_id_ = 0;  // over all registrations of the process
+  GangWatch gang_watch_;
+  bool turn_wanted_ = false;  // by the core
   std::map<ShardRef, Buffer> buffers_;
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;

@@ -53,7 +53,9 @@ void Machine::Start() {
   link_life_.emplace();
   registration_.emplace();
   pace_.emplace(island_workers_);
-  last_gang_id_ = 0;
+  gang_watch_.Clear();
+  gang_watch_.ForgetIds();
+  turn_wanted_ = false;
   ++life_;
   asleep_ = false;
   world_.Trace("{} starts, pid {}", worker_, pid_);
@@ -111,6 +113,8 @@ void Machine::Reset() {
   KeepReport();
   resetting_ = true;
   core_->Reset();
+  gang_watch_.Clear();
+  turn_wanted_ = false;
   resetting_ = false;
   pace_.emplace(island_workers_);
   ++life_;
@@ -252,6 +256,7 @@ void Machine::OnLogFrame(const std::string& frame) {
     Deliver(command);
     if (!alive()) return;
   }
+  CheckTurns();
   SendLogReport(CommandInbox::With::kNothing);
 }
 

@@ -7,6 +7,7 @@
 #include "controller/cluster/executables.h"
 #include "controller/cluster/sessions.h"
 #include "tests/sim/controller.h"
+#include "tests/sim/hog.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
@@ -36,7 +37,7 @@ void Neighbour::Open() {
   std::vector<DeviceId> places;
   IslandId island;
   for (const VirtualDevice& device : cluster.sessions().Devices(*opened)) {
-    if (device.island != world_.config.reserved) continue;
+    if (device.island != world_.config.reserved || Hog::Has(device)) continue;
     devices_.push_back(device.id);
     places.push_back(device.device);
     island = device.island_id;

@@ -7,6 +7,7 @@
 #include "controller/cluster/inspection.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
+#include "tests/sim/hog.h"
 #include "tests/sim/host.h"
 #include "tests/sim/hostile.h"
 #include "tests/sim/machine.h"
@@ -59,7 +60,7 @@ void World::Setup() {
   config.cluster.inline_output_bytes = r.Percent(30) ? 0 : r.Between(8, 512);
   config.cluster.inline_gang_bytes = r.Between(64, 1024);
   config.cluster.inline_session_bytes = r.Between(128, 4096);
-  config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, 6));
+  config.cluster.max_gangs_per_device = static_cast<int>(r.Between(1, 6));
   config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
   if (r.Percent(30)) config.turn_delay = r.Percent(70) ? 10000 : 200000;
@@ -81,10 +82,12 @@ void World::Setup() {
     const int executors = static_cast<int>(r.Between(1, 3));
     for (int e = 0; e < executors; ++e) {
       const std::string island = fmt::format("i{}", i);
-      const int64_t memory = island == config.reserved ? 0 : config.memory;
+      const bool reserved = island == config.reserved;
+      int devices = static_cast<int>(r.Percent(20) ? r.Between(4, 5) : r.Between(1, 3));
+      if (reserved && e == 0) devices = Hog::kDevices + 2;
       machines.push_back(std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), island,
-                                                   executors, static_cast<int>(r.Between(1, 3)),
-                                                   memory));
+                                                   executors, devices,
+                                                   reserved ? 0 : config.memory));
     }
   }
   StartController();
@@ -119,7 +122,10 @@ void World::MakeSessions() {
     owners.push_back(clients.back().get());
   }
   for (int h = 0; h < config.hostile; ++h) others.push_back(std::make_unique<Hostile>(*this, h));
-  if (config.hostile > 0) others.push_back(std::make_unique<Neighbour>(*this));
+  if (config.hostile > 0) {
+    others.push_back(std::make_unique<Neighbour>(*this));
+    others.push_back(std::make_unique<Hog>(*this));
+  }
   for (const auto& other : others) owners.push_back(other.get());
   for (SessionOwner* owner : owners)
     queue.After(random.Between(0, 300000), [owner] { owner->Begin(); });

@@ -116,7 +116,9 @@ void ExecutorCore::On(Launch command) {
   it->second.launch = std::move(command);
   launches_.emplace(it->second.launch->launch_id, it->first);
   if (it->second.launch->gang) {
-    gangs_.push_back(it->first);
+    it->second.shared = shared_.contains(prepared->executable) || Planted(Bug::kOneLineForAll);
+    lines_.Add(it->first, PlaceOf(it->second));
+    MayStart(it->first);
   } else if (Follows(it->second)) {
     singles_.push_back(it->first);
   }
@@ -178,10 +180,13 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
 
 void ExecutorCore::LaunchInputEnded(NodeId id) {
   const auto it = nodes_.find(id);
-  if (it == nodes_.end() || --it->second.missing > 0) return;
+  if (it == nodes_.end()) return;
+  const bool last = --it->second.missing == 0;
   if (it->second.started) {
-    ended_.push_back(id);
-  } else if (!it->second.launch->gang) {
+    if (last) ended_.push_back(id);
+  } else if (it->second.launch->gang) {
+    MayStart(id);  // it may follow what computes the others
+  } else if (last) {
     singles_.push_back(id);
   }
 }
@@ -222,15 +227,61 @@ void ExecutorCore::Start(NodeId id, Node& node) {
   if (!prepared.inputs.empty())
     work_.ChargeShards(prepared.inputs.size() * prepared.inputs[0].size());
   node.follows = node.launch->gang && follows_.contains(prepared.executable);
-  if (node.launch->gang && !node.follows) ++gangs_at_work_;
+  if (node.launch->gang && !node.follows) lines_.Begin(PlaceOf(node));
   actions_->StartLaunch(prepared, *node.launch);
   if (Planted(Bug::kReportEarly) && id.value % 3 == 0) ReportEnd(prepared.seq, absl::OkStatus());
   if (!node.launch->gang) StartFollowers(prepared);
 }
 
-bool ExecutorCore::IsItsTurn(const Node& gang) const {
-  return gangs_at_work_ < max_gangs_ || Planted(Bug::kTooManyGangs) ||
-         follows_.contains(std::get<PrepareLaunch>(gang.command).executable);
+GangPlace ExecutorCore::PlaceOf(const Node& gang) {
+  return {std::get<PrepareLaunch>(gang.command).devices, gang.shared};
+}
+
+const PrepareLaunch* ExecutorCore::Waiting(NodeId id) const {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || !it->second.launch.has_value() || !it->second.launch->gang)
+    return nullptr;
+  const Node& node = it->second;
+  const bool waits = node.run != nullptr ? !node.issued : !node.started;
+  return waits ? &std::get<PrepareLaunch>(node.command) : nullptr;
+}
+
+bool ExecutorCore::HasRoom(const GangPlace& place, ExecutableId executable) const {
+  return lines_.HaveRoom(place, max_gangs_) || Planted(Bug::kTooManyGangs) ||
+         follows_.contains(executable);
+}
+
+void ExecutorCore::StartGang(NodeId id) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || !it->second.launch.has_value() || it->second.started) return;
+  Node& node = it->second;
+  if (!lines_.HasTurn(id, PlaceOf(node))) return;
+  if (SequenceOf(node) == nullptr) {
+    if (!Follows(node)) return;
+    if (!HasRoom(PlaceOf(node), std::get<PrepareLaunch>(node.command).executable)) return;
+    LeaveLines(id, node);
+  }
+  Start(id, node);
+}
+
+void ExecutorCore::MayStart(NodeId gang) {
+  if (gangs_.empty() || gangs_.back() != gang) gangs_.push_back(gang);
+}
+
+void ExecutorCore::LeaveLines(NodeId id, const Node& node) {
+  lines_.Remove(id, PlaceOf(node));
+  WakeFirsts(PlaceOf(node));
+}
+
+void ExecutorCore::WakeFirsts(const GangPlace& place) {
+  for (const NodeId id : lines_.Firsts(place)) {
+    const auto it = nodes_.find(id);
+    if (it != nodes_.end() && it->second.run != nullptr) {
+      QueueSequence(id);
+    } else {
+      MayStart(id);
+    }
+  }
 }
 
 void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
@@ -372,6 +423,7 @@ void ExecutorCore::On(CancelNode command) {
   };
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
     if (node.launch.has_value()) launches_.erase({node.launch->launch_id, command.node});
+    if (node.launch.has_value() && node.launch->gang) LeaveLines(command.node, node);
     for (const GroupPart& part : launch->outputs) forget(part);
     ReportEnd(launch->seq, absl::OkStatus());
   } else {
@@ -404,9 +456,13 @@ void ExecutorCore::Conclude(NodeId id, const absl::Status& status) {
   Node node = std::move(it->second);
   nodes_.erase(it);
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
-    if (node.started && node.launch->gang) {
-      if (!node.follows) --gangs_at_work_;
-      if (!gangs_.empty()) QueueSequence(gangs_.front());
+    if (node.launch.has_value() && node.launch->gang) {
+      if (!node.started || node.run != nullptr) {
+        LeaveLines(id, node);
+      } else if (!node.follows) {
+        lines_.End(PlaceOf(node));
+        WakeFirsts(PlaceOf(node));
+      }
     }
     if (node.launch.has_value() && !node.parent) launches_.erase({node.launch->launch_id, id});
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
@@ -480,7 +536,7 @@ void ExecutorCore::Reset() {
   sequences_.clear();
   follows_.clear();
   shared_.clear();
-  gangs_at_work_ = 0;
+  lines_.Clear();
   launches_.clear();
   sends_.clear();
   waiters_.Clear();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "worker/executor/device_lines.h"
 #include "worker/executor/executor_actions.h"
 #include "worker/executor/sequence_run.h"
 #include "worker/executor/waiters.h"
@@ -29,9 +30,9 @@ namespace fairway {
 // of a part; Conclude decides the result of a node; ReportEnd puts that result into the report.
 class ExecutorCore {
  public:
-  // At most `max_gangs` gangs are started and not ended; further gangs wait in the order of their
-  // launch ids. After `turn_units` of work the rest waits for Turn, except for work that cannot be
-  // interrupted.
+  // At most `max_gangs` gangs are started and not ended on a device; further gangs wait in the
+  // order of their launch ids. After `turn_units` of work the rest waits for Turn, except for work
+  // that cannot be interrupted.
   explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork,
                         uint64_t turn_units = kTurnUnits)
       : actions_(actions), max_gangs_(max_gangs), work_(turn_units) {}
@@ -76,6 +77,9 @@ class ExecutorCore {
 
   // For tests and the end-of-test accounting.
   size_t num_shards() const { return shards_.size(); }
+  // A gang that was launched and is not started, or a sequence some of whose steps are not;
+  // nullptr: the node is no such gang.
+  const PrepareLaunch* Waiting(NodeId node) const;
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_sends() const { return sends_.size(); }
   bool sends(TransferId transfer) const { return sends_.contains(transfer); }
@@ -107,6 +111,7 @@ class ExecutorCore {
     std::variant<PrepareLaunch, PrepareReceive> command;
     bool started = false;
     bool follows = false;          // a started gang whose code follows (see InstallDone)
+    bool shared = false;           // a launched gang that other executors run, too
     std::optional<Launch> launch;  // set when launched; until `started` it waits for inputs or turn
     size_t missing = 0;            // inputs of a launch that are still being computed here
     // The end of the launch, if it came before the end of an input.
@@ -153,9 +158,18 @@ class ExecutorCore {
   // may wait for another.
   bool Follows(const Node& node) const;
   bool Follows(const PrepareLaunch& launch, bool gang) const;
-  // Returns whether the first waiting gang may start: fewer than max_gangs_ gangs are at work, or
-  // its code follows.
-  bool IsItsTurn(const Node& gang) const;
+  // The lines of a launched gang, or of a step of a gang.
+  static GangPlace PlaceOf(const Node& gang);
+  // Returns whether fewer than max_gangs_ gangs are at work on its devices, or its code follows.
+  bool HasRoom(const GangPlace& place, ExecutableId executable) const;
+  // Starts the gang, or begins the sequence, if its turn and its inputs have come.
+  void StartGang(NodeId id);
+  // Something has changed for this gang: StartGang will look at it.
+  void MayStart(NodeId gang);
+  // The gang waits for its turn no more; those after it may have theirs.
+  void LeaveLines(NodeId id, const Node& node);
+  // Looks at the gangs that are first in these lines, when something has changed for them.
+  void WakeFirsts(const GangPlace& place);
   // Queues the launches that wait for outputs of `started` and follow it.
   void StartFollowers(const PrepareLaunch& started);
   void LaunchInputEnded(NodeId id);
@@ -170,9 +184,8 @@ class ExecutorCore {
   static absl::Status Contradiction(NodeId node, std::string_view what);
   // Starts a sequence whose inputs have ended. Failed inputs become registers that have failed.
   void StartSequence(NodeId id, Node& node, std::shared_ptr<const SequenceCode> sequence);
-  // Starts the steps that may start, and ends the sequence when all its steps have ended. Returns
-  // whether all steps were started: then later gangs may start.
-  bool Advance(NodeId id);
+  // Starts the steps that may start, and ends the sequence when all its steps have ended.
+  void Advance(NodeId id);
   // Each goes past one instruction; false: it must wait.
   bool StartStep(NodeId id, Node& node, const Instruction& run);
   bool TakeBranch(NodeId id, Node& node, const Instruction& branch);
@@ -224,7 +237,9 @@ class ExecutorCore {
   // Ids of steps and of their groups begin here. The controller never sees them.
   uint64_t next_step_ = kFirstStep;
   static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
-  std::deque<NodeId> gangs_;    // launched and not started, in the order of launch ids
+  // Gangs that are launched and not started, and sequences until all their steps were started.
+  DeviceLines lines_;
+  std::deque<NodeId> gangs_;    // those of lines_ that may start, perhaps
   std::deque<NodeId> singles_;  // launches on one device that may start
   std::deque<NodeId> advance_;  // sequences that may go on
   // Consequences of events. They are done before the next command, and one by one: none runs inside
@@ -240,7 +255,6 @@ class ExecutorCore {
   bool turn_wanted_ = false;
   bool commands_next_ = false;   // a sequence has used its slice
   uint64_t commands_until_ = 0;  // in units: where the slice of the commands ends
-  int gangs_at_work_ = 0;        // without gangs whose code follows; at most max_gangs_
   // Launched and not ended; steps of sequences are not in it.
   std::set<std::pair<LaunchId, NodeId>> launches_;
   std::map<ShardRef, Shard> shards_;

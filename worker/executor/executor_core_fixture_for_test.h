@@ -90,6 +90,18 @@ class ExecutorCoreTest : public ::testing::Test {
     for (const uint64_t group : outputs) command.outputs.push_back(Part(group, {0}));
     core.OnCommand(command);
   }
+  // Prepares a gang on these devices, without inputs and outputs, and launches it.
+  void Gang(uint64_t node, uint64_t id, std::vector<int32_t> devices, uint64_t executable = 1) {
+    PrepareLaunch command;
+    command.node = NodeId(node);
+    command.seq = node;
+    command.executable = ExecutableId(executable);
+    command.inputs.resize(devices.size());
+    command.devices = std::move(devices);
+    core.OnCommand(command);
+    Launch(node, id, false, true);
+  }
+  void Done(uint64_t node) { core.LaunchDone(NodeId(node), absl::OkStatus(), {}); }
   void Launch(uint64_t node, uint64_t id, bool ahead = false, bool gang = false) {
     fairway::Launch command;
     command.node = NodeId(node);

@@ -238,6 +238,54 @@ TEST_F(ExecutorCoreTest, GangsStartInOrderAndTwoAtOnceAndSinglesPassThem) {
   EXPECT_THAT(actions.Take(), ElementsAre("launch n5 id 5"));
 }
 
+TEST_F(ExecutorCoreTest, GangsOfOtherDevicesDoNotWaitForEachOther) {
+  for (const uint64_t n : {1, 2, 3}) Gang(n, n, {0, 1});
+  EXPECT_EQ(actions.Take(), (Lines{"launch n1 id 1", "launch n2 id 2"}));
+  for (const uint64_t n : {4, 5, 6}) Gang(n, n, {2, 3});
+  EXPECT_EQ(actions.Take(), (Lines{"launch n4 id 4", "launch n5 id 5"})) << "two on each device";
+  Done(4);
+  EXPECT_EQ(actions.Take(), (Lines{"launch n6 id 6"}));
+  Done(2);
+  EXPECT_EQ(actions.Take(), (Lines{"launch n3 id 3"}));
+}
+
+// Otherwise two executors could run two gangs in different orders.
+TEST_F(ExecutorCoreTest, GangsThatShareADeviceStartInTheOrderOfTheirIds) {
+  for (const uint64_t n : {1, 2}) Gang(n, n, {0, 1});
+  actions.Take();
+  Gang(3, 3, {1, 2});
+  Gang(4, 4, {2, 3});
+  Gang(5, 5, {4, 5});
+  EXPECT_EQ(actions.Take(), (Lines{"launch n5 id 5"})) << "3 waits for device 1, and 4 for 3";
+  Done(1);
+  EXPECT_EQ(actions.Take(), (Lines{"launch n3 id 3", "launch n4 id 4"}));
+}
+
+TEST_F(ExecutorCoreTest, AGangThatIsGivenUpHoldsNobodyUp) {
+  for (const uint64_t n : {1, 2}) Gang(n, n, {0, 1});
+  Gang(3, 3, {1, 2});
+  Gang(4, 4, {2, 3});
+  actions.Take();
+  core.OnCommand(AbandonLaunch{LaunchId(3), LaunchId(3), absl::UnknownError("a peer failed")});
+  EXPECT_EQ(actions.Take(), (Lines{"launch n4 id 4"}));
+}
+
+// What gangs exchange with other executors has one order.
+TEST_F(ExecutorCoreTest, GangsThatOtherExecutorsRunTooStartInTheOrderOfTheirIds) {
+  InstallExecutable shared;
+  shared.executable = ExecutableId(7);
+  shared.members.resize(2);
+  core.OnCommand(shared);
+  for (const uint64_t n : {1, 2, 3}) Gang(n, n, {0}, 7);
+  actions.Take();
+  Gang(4, 4, {1}, 7);
+  Gang(5, 5, {2, 3});
+  EXPECT_EQ(actions.Take(), (Lines{"launch n5 id 5"}));
+  Done(1);
+  Done(2);
+  EXPECT_EQ(actions.Take(), (Lines{"launch n3 id 3", "launch n4 id 4"}));
+}
+
 TEST_F(ExecutorCoreTest, ALocalCopyStartsWhenItsSourceIsThere) {
   Prepare(2, 1, {}, {2});
   Receive(3, 2, 3, {Local(2)});

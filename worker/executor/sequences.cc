@@ -61,9 +61,9 @@ void ExecutorCore::StartSequence(NodeId id, Node& node,
   QueueSequence(id);
 }
 
-bool ExecutorCore::Advance(NodeId id) {
+void ExecutorCore::Advance(NodeId id) {
   const auto it = nodes_.find(id);
-  if (it == nodes_.end() || it->second.run == nullptr) return false;
+  if (it == nodes_.end() || it->second.run == nullptr) return;
   Node& node = it->second;
   SequenceRun& run = *node.run;
   run.queued = false;
@@ -74,7 +74,7 @@ bool ExecutorCore::Advance(NodeId id) {
       if (!Planted(Bug::kForgetSequence)) QueueSequence(id);
       commands_next_ = true;
       commands_until_ = work_.units() + kSliceUnits;
-      return false;
+      return;
     }
     work_.Charge(1);
     work_.ChargeShards(next->inputs.size() + next->outputs.size());
@@ -103,11 +103,10 @@ bool ExecutorCore::Advance(NodeId id) {
         break;  // Next enters the block
     }
     DropGarbage(run);
-    if (!went) return false;
+    if (!went) return;
   }
-  node.issued = true;
+  if (!std::exchange(node.issued, true) && node.launch->gang) LeaveLines(id, node);
   if (run.at_work == 0 && !run.reading) EndSequence(id, node);
-  return true;
 }
 
 std::vector<GroupPart> ExecutorCore::MakeOutputs(Node& node, const Instruction& instruction,
@@ -161,8 +160,8 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   if (failed.ok()) failed = run.abandoned;
   // The reported failure must not depend on which input failed first: wait for all of them.
   if (!missing.empty() && (!failed.ok() || (gang && !Follows(command, gang)))) return false;
-  if (gang && failed.ok() && gangs_at_work_ >= max_gangs_ &&
-      !follows_.contains(instruction.executable))
+  const bool shared = shared_.contains(instruction.executable);
+  if (gang && failed.ok() && !HasRoom({command.devices, shared}, instruction.executable))
     return false;
   Launch launch;
   launch.node = command.node;
@@ -186,6 +185,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   ++run.at_work;
   Node& step = nodes_[command.node];
   step.parent = id;
+  step.shared = shared;
   step.holds = std::move(holds);
   step.missing = missing.size();
   for (const ShardRef& ref : missing) waiters_.Add(ref, {.node = command.node});

@@ -315,6 +315,48 @@ TEST_F(SequencesTest, GangsBehindASequenceWaitUntilItsStepsAreStarted) {
               ElementsAre("x2 as s3 id 71 (s1:0 s1:1) -> s4", "x1 as 6 id 80 (10:0 10:1) -> "));
 }
 
+TEST_F(SequencesTest, GangsOfOtherDevicesGoOnBesideASequenceWithoutEnd) {
+  devices = 2;
+  Arguments(1);
+  Install(1, 0, {Repeat(int64_t{1} << 28, 1), Call(1, {0}, {0})});
+  Launch();
+  // Returns the number of the step that was started.
+  const auto started = [&] {
+    core.Turn();
+    const Lines lines = shell.Take();
+    unsigned long long step = 0;
+    const auto last = lines.empty() ? std::string() : lines.back();
+    EXPECT_EQ(std::sscanf(last.c_str(), "x1 as s%llu", &step), 1) << last;
+    return step;
+  };
+  uint64_t step = started();
+  const auto gang = [&](uint64_t node, std::vector<int32_t> on) {
+    PrepareLaunch prepare;
+    prepare.node = NodeId(node);
+    prepare.seq = node;
+    prepare.executable = ExecutableId(1);
+    prepare.inputs.resize(on.size());
+    prepare.devices = std::move(on);
+    core.OnCommand(prepare);
+    fairway::Launch launch;
+    launch.node = NodeId(node);
+    launch.launch_id = LaunchId((uint64_t{1} << 29) + node);
+    launch.gang = true;
+    core.OnCommand(launch);
+  };
+  for (uint64_t n = 6; n < 100; ++n) {
+    gang(n, {2, 3});
+    core.Turn();
+    EXPECT_THAT(shell.Take(), ::testing::Contains(::testing::HasSubstr(fmt::format("as {} ", n))));
+    core.LaunchDone(NodeId(n), absl::OkStatus(), {});
+    Done(step);
+    step = started();
+  }
+  gang(100, {1, 2});
+  core.Turn();
+  EXPECT_EQ(shell.Take(), Lines()) << "it shares a device with the sequence";
+}
+
 TEST_F(SequencesTest, AnAbandonedSequenceBeginsNoFurtherStep) {
   devices = 2;
   Install(3, 1, {Call(1, {0}, {1}), Call(2, {1}, {2}, {1}), Output(0, 2, {2})});

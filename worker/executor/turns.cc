@@ -44,7 +44,7 @@ bool ExecutorCore::DoNext() {
   if (!advance_.empty() && !commands_next_) {
     const NodeId id = advance_.front();
     advance_.pop_front();
-    if (Advance(id) && !gangs_.empty() && gangs_.front() == id) gangs_.pop_front();
+    Advance(id);
     return true;
   }
   if (StartNext() || HandleNext()) return true;
@@ -108,23 +108,16 @@ void ExecutorCore::WakeNextWaiter(SettledShard& settled) {
 }
 
 bool ExecutorCore::StartNext() {
-  std::deque<NodeId>* from = nullptr;
-  if (!gangs_.empty()) {
-    const auto head = nodes_.find(gangs_.front());
-    const bool stays = head != nodes_.end() &&
-                       (head->second.run != nullptr || SequenceOf(head->second) != nullptr);
-    if (stays && head->second.missing == 0 && !head->second.started) {
-      Start(head->first, head->second);
-      return true;
-    }
-    if (head == nodes_.end() || (!stays && IsItsTurn(head->second) && Follows(head->second)))
-      from = &gangs_;
+  const bool gang = !gangs_.empty();
+  if (!gang && singles_.empty()) return false;
+  std::deque<NodeId>& from = gang ? gangs_ : singles_;
+  const NodeId id = from.front();
+  from.pop_front();
+  if (gang) {
+    StartGang(id);
+  } else if (const auto it = nodes_.find(id); it != nodes_.end()) {
+    Start(id, it->second);
   }
-  if (from == nullptr && !singles_.empty()) from = &singles_;
-  if (from == nullptr) return false;
-  const NodeId id = from->front();
-  from->pop_front();
-  if (const auto it = nodes_.find(id); it != nodes_.end()) Start(id, it->second);
   return true;
 }
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/gang_turns.h"
+
+#include <algorithm>
+
+#include "base/planted.h"
+
+namespace fairway {
+
+GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
+  if (numbers_of_.empty()) {  // devices that have gone are not kept for ever
+    places_.clear();
+    in_flight_.clear();
+  }
+  const auto [key, fresh] = numbers_of_.try_emplace(devices);
+  if (fresh) {
+    if (free_sets_.empty()) {
+      free_sets_.push_back(static_cast<SetId>(sets_.size()));
+      sets_.emplace_back();
+    }
+    key->second = free_sets_.back();
+    free_sets_.pop_back();
+    Set& set = sets_[key->second];
+    set.key = key;
+    set.devices.clear();
+    for (const DeviceId device : devices) {
+      const auto [place, unseen] =
+          places_.try_emplace(device, static_cast<uint32_t>(in_flight_.size()));
+      if (unseen) in_flight_.push_back(0);
+      set.devices.push_back(place->second);
+    }
+  }
+  ++sets_[key->second].users;
+  return key->second;
+}
+
+void GangTurns::Release(SetId id) {
+  Set& set = sets_[id];
+  if (--set.users > 0) return;
+  numbers_of_.erase(set.key);
+  free_sets_.push_back(id);
+}
+
+void GangTurns::Add(NodeId node, SessionId session, SetId set) {
+  const Line line{session, set};
+  Waiting& waiting = waiting_[line];
+  const NodeId lowest = waiting.nodes.empty() ? NodeId() : *waiting.nodes.begin();
+  if (!waiting.nodes.insert(node).second || waiting.ticket != 0) return;
+  if (lowest && lowest < node) return;
+  Session& of = sessions_[session];
+  if (lowest) of.others.erase({lowest, line});
+  of.others.insert({node, line});
+  changed_.insert(session);
+  stuck_ = false;
+}
+
+void GangTurns::Remove(NodeId node, SessionId session, SetId set) {
+  const auto it = waiting_.find({session, set});
+  if (it == waiting_.end()) return;
+  const Line line = it->first;
+  Waiting& waiting = it->second;
+  const NodeId lowest = *waiting.nodes.begin();
+  if (waiting.nodes.erase(node) == 0) return;
+  const bool over = waiting.nodes.empty();
+  const auto of = sessions_.find(session);
+  if (waiting.ticket == 0 && node == lowest) {
+    of->second.others.erase({lowest, line});
+    if (!over) of->second.others.insert({*waiting.nodes.begin(), line});
+  } else if (waiting.ticket != 0 && over) {
+    EndTicket(line, waiting);
+  }
+  if (!over) return;
+  waiting_.erase(it);
+  if (of->second.tickets.empty() && of->second.others.empty()) sessions_.erase(of);
+}
+
+void GangTurns::EndTicket(const Line& line, Waiting& waiting) {
+  tickets_.erase(waiting.ticket);
+  Session& session = sessions_.at(line.session);
+  session.tickets.erase(waiting.ticket);
+  waiting.ticket = 0;
+  if (!waiting.nodes.empty()) session.others.insert({*waiting.nodes.begin(), line});
+  changed_.insert(line.session);
+  stuck_ = false;
+}
+
+void GangTurns::GiveTickets(Session& session) {
+  std::vector<bool> taken(in_flight_.size());
+  const auto take = [&](const Line& line) {
+    for (const uint32_t device : sets_[line.set].devices) taken[device] = true;
+  };
+  for (const uint64_t ticket : session.tickets) take(tickets_.at(ticket));
+  size_t looked = 0;
+  for (auto it = session.others.begin(); it != session.others.end() && looked < kLooked; ++looked) {
+    const Line line = it->second;
+    const std::vector<uint32_t>& devices = sets_[line.set].devices;
+    if (std::any_of(devices.begin(), devices.end(), [&](uint32_t d) { return taken[d]; })) {
+      ++it;
+      continue;
+    }
+    take(line);
+    it = session.others.erase(it);
+    waiting_.at(line).ticket = ++last_ticket_;
+    session.tickets.insert(last_ticket_);
+    tickets_.emplace(last_ticket_, line);
+  }
+}
+
+bool GangTurns::Full(uint32_t device) const {
+  return in_flight_[device] >= most_ && !Planted(Bug::kTooManyGangs);
+}
+
+std::optional<NodeId> GangTurns::Next() {
+  if (stuck_) return std::nullopt;
+  for (const SessionId session : std::exchange(changed_, {})) {
+    const auto it = sessions_.find(session);
+    if (it != sessions_.end()) GiveTickets(it->second);
+  }
+  std::vector<bool> wanted(in_flight_.size());  // by a lower ticket
+  for (const auto& [ticket, line] : tickets_) {
+    const std::vector<uint32_t>& devices = sets_[line.set].devices;
+    if (std::any_of(devices.begin(), devices.end(),
+                    [&](uint32_t d) { return wanted[d] || Full(d); })) {
+      for (const uint32_t device : devices) wanted[device] = true;
+      continue;
+    }
+    for (const uint32_t device : devices) ++in_flight_[device];
+    const Line granted = line;
+    const auto it = waiting_.find(granted);
+    const NodeId node = *it->second.nodes.begin();
+    it->second.nodes.erase(it->second.nodes.begin());
+    const bool over = it->second.nodes.empty();
+    EndTicket(granted, it->second);
+    if (over) waiting_.erase(it);
+    const auto session = sessions_.find(granted.session);
+    if (session->second.tickets.empty() && session->second.others.empty()) sessions_.erase(session);
+    return node;
+  }
+  stuck_ = true;
+  return std::nullopt;
+}
+
+void GangTurns::Ended(SetId set) {
+  for (const uint32_t device : sets_[set].devices) --in_flight_[device];
+  stuck_ = false;
+}
+
+}  // namespace fairway

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides which gang of an island is launched next: by the room on its devices, and by turns.
+#ifndef FAIRWAY_SCHEDULER_GANG_TURNS_H_
+#define FAIRWAY_SCHEDULER_GANG_TURNS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace fairway {
+
+// Each device has at most so many gangs in flight. A gang waits for gangs of its own devices, and
+// for no others.
+//
+// Turns: the launchable gangs of one session on the same devices are a line. A line gets a ticket
+// for one launch, unless its session has a ticket for one of its devices. The lowest ticket that
+// finds room goes first, but it takes no device that a lower ticket waits for. So the sessions take
+// turns on each device, however many lines they have, and a gang of many devices is not passed for
+// ever by gangs of few.
+//
+// Owned by a sequencer. Not thread-safe.
+class GangTurns {
+ public:
+  explicit GangTurns(int most_per_device) : most_(most_per_device) {}
+
+  // The devices of gangs, in their order. Numbers are used again when nobody uses them any more.
+  using SetId = uint32_t;
+  SetId Use(const std::vector<DeviceId>& devices);
+  void Release(SetId set);
+
+  // The gang may be launched, or may not any more. They do nothing if that was so before. The set
+  // stays in use until it is launched or removed.
+  void Add(NodeId node, SessionId session, SetId set);
+  void Remove(NodeId node, SessionId session, SetId set);
+  // Takes out the gang that goes next, and counts it as in flight; nullopt: none may go.
+  std::optional<NodeId> Next();
+  // A gang that Next returned is not in flight any more. The set is still in use.
+  void Ended(SetId set);
+
+  size_t sets() const { return numbers_of_.size(); }
+
+  // Of a session, so many lines without a ticket are looked at each time, the oldest first. The
+  // others wait for these.
+  static constexpr size_t kLooked = 64;
+
+ private:
+  struct Set {
+    std::map<std::vector<DeviceId>, SetId>::iterator key;
+    std::vector<uint32_t> devices;  // places in in_flight_
+    size_t users = 0;               // 0: the number is free
+  };
+  struct Line {
+    SessionId session;
+    SetId set;
+    friend auto operator<=>(const Line&, const Line&) = default;
+  };
+  struct Waiting {
+    std::set<NodeId> nodes;  // not empty
+    uint64_t ticket = 0;     // 0: none
+  };
+  struct Session {
+    std::set<uint64_t> tickets;
+    std::set<std::pair<NodeId, Line>> others;  // lines without a ticket, with their lowest nodes
+  };
+
+  bool Full(uint32_t device) const;
+  // Gives tickets to lines of the session that may have them.
+  void GiveTickets(Session& session);
+  void EndTicket(const Line& line, Waiting& waiting);
+
+  int most_;  // per device
+  std::map<DeviceId, uint32_t> places_;
+  std::vector<int> in_flight_;  // gangs, by the place of the device
+  std::map<std::vector<DeviceId>, SetId> numbers_of_;
+  std::vector<Set> sets_;
+  std::vector<SetId> free_sets_;
+
+  std::map<Line, Waiting> waiting_;
+  std::map<SessionId, Session> sessions_;  // those that have a line
+  std::map<uint64_t, Line> tickets_;       // in the order in which they were given
+  uint64_t last_ticket_ = 0;
+  std::set<SessionId> changed_;  // sessions whose lines may now get tickets
+  bool stuck_ = false;           // no ticket finds room until something changes
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_SCHEDULER_GANG_TURNS_H_
