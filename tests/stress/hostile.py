@@ -61,8 +61,10 @@ def run_case(case, state, seconds):
             "controller": controller.pid, "seconds": seconds,
         }
         environment = clean_environment()
+        last = devices - 1 if case.same_island else 2 * devices - 1
+        own = [last - 1, last] if case.gang else [last]
         neighbour = subprocess.Popen(
-            [NEIGHBOUR, cluster.address, str(devices - 1 if case.same_island else 2 * devices - 1)],
+            [NEIGHBOUR, cluster.address, *map(str, own)],
             env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         at["begins"] = neighbour.stdin.fileno()

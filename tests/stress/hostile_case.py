@@ -9,15 +9,16 @@ KIB, MIB = 1 << 10, 1 << 20
 
 # name; what it does; a pattern of all that it says; the function; the cluster's flags; whether the neighbour's steps
 # may wait long, because the controller, which all share, is stopped; whether an executor is meant to be lost; whether
-# the neighbour's device is on the same island, or on the other one.
-Case = namedtuple("Case", "name what expects run flags stops_all loses_executor same_island")
+# the neighbour's device is on the same island, or on the other one; whether it runs gangs, on the island's last two.
+Case = namedtuple("Case", "name what expects run flags stops_all loses_executor same_island gang")
 CASES = {}
 
 
-def case(what, expects, flags=(), stops_all=False, loses_executor=False, same_island=False):
+def case(what, expects, flags=(), stops_all=False, loses_executor=False, same_island=False,
+         gang=False):
     def add(function):
         CASES[function.__name__] = Case(
-            function.__name__, what, expects, function, tuple(flags), stops_all, loses_executor, same_island)
+            function.__name__, what, expects, function, tuple(flags), stops_all, loses_executor, same_island, gang)
         return function
 
     return add

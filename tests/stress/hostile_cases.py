@@ -199,6 +199,30 @@ def endless_loop(at):
     return f"bound: {outcome(bound)}; called: {going(session, 2, at['seconds'])}"
 
 
+FOUR_DEVICES = {"flags": ["--devices=4"], "same_island": True, "gang": True}
+
+
+@case("runs a loop of 2^28 rounds on two devices, beside gangs of two others of its executor",
+      "bound: done; called: under way", **FOUR_DEVICES)
+def endless_gangs(at):
+    session = RawNative(at["address"])
+    bound = bind(session, CODE, endless((1 << 28) - 8, devices=2), [[0, 1]])
+    session.put(1, data=bytes(32), dims=[8], devices=[0, 1])
+    session.send("call", executable=CODE, arguments=[1], results=[2])
+    return f"bound: {outcome(bound)}; called: {going(session, 2, at['seconds'])}"
+
+
+@case("runs 40 gangs of 4 s on two devices, beside gangs of two others of its executor",
+      "compiled: done; called: under way", **FOUR_DEVICES)
+def long_gangs(at):
+    session = RawNative(at["address"])
+    compiled = session.compile_scale(CODE, devices=[0, 1], milliseconds=4000, kernel="sleep")
+    session.put(1, devices=[0, 1])
+    for turn in range(40):
+        session.send("call", executable=CODE, arguments=[1], results=[1000 + turn])
+    return f"compiled: {outcome(compiled)}; called: {going(session, 1039, at['seconds'])}"
+
+
 @case("compiles 300 MB of nothing", "error 12: .*does not run StableHLO.*")
 def large_program(at):
     session = RawNative(at["address"])

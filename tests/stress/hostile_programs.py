@@ -87,12 +87,12 @@ graphs {{ nodes {{ name: "x" argument {{ type {{ slice: 0 array {{ dtype: 11 dim
     return program
 
 
-def endless(rounds):
-    """A loop of one computation on one device."""
+def endless(rounds, devices=1):
+    """A loop of one computation."""
     return program_of(f"""
 name: "endless"
-slices {{ name: "a" devices: 1 }}
-computations {{ name: "c" devices: 1 {wide(1)} }}
+slices {{ name: "a" devices: {devices} }}
+computations {{ name: "c" devices: {devices} {wide(1)} }}
 graphs {{
   nodes {{ name: "x" argument {{ type {{ slice: 0 array {{ dtype: 11 dims: [8] }} }} }} }}
   nodes {{ name: "l" loop {{ body: 1 count: {rounds} inputs {{ node: 0 }} }} }}

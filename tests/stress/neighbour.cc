@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client with a device of its own, which runs a small step every millisecond and fetches its
+// A client with devices of its own, which runs a small step every millisecond and fetches its
 // result, until its standard input ends (hostile.py):
-//   neighbour ADDRESS DEVICE
+//   neighbour ADDRESS DEVICE [DEVICE]
+// On two devices the step is a gang.
 // Prints "ready" after the first step. A byte on its standard input says that the case begins. At
 // the end it prints one line of JSON: the number of steps, how many of them began and ended while
 // the case ran, and their times in milliseconds; or the error that ended it.
@@ -49,22 +50,25 @@ double At(const std::vector<double>& sorted, double part) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  const int device = std::atoi(argv[2]);
+  if (argc != 3 && argc != 4) return 2;
+  std::vector<int> devices;
+  for (int i = 2; i < argc; ++i) devices.push_back(std::atoi(argv[i]));
   auto session = fairway::Connect(argv[1]);
   if (!session.ok()) Fail(session.status().message(), 0);
   fairway::NativeProgram twice("twice");
-  twice.Result(twice.Scale(twice.Parameter(fairway::DType::kF32, {}), 2));
-  const auto program = session->Compile(twice, {device}).Get();
+  const auto parameter = twice.Parameter(fairway::DType::kF32, {});
+  twice.Result(devices.size() == 2 ? twice.AllReduce(parameter) : twice.Scale(parameter, 2));
+  const auto program = session->Compile(twice, devices).Get();
   if (!program.ok()) Fail(program.status().message(), 0);
+  const fairway::Sharding sharding = devices.size() == 2 ? fairway::Sharding::Replicated(devices)
+                                                         : fairway::Sharding::Single(devices[0]);
   std::vector<double> took;
   size_t before = 0;  // steps before the case began
   auto next = Clock::now();
   for (Input input = Input::kNone; input != Input::kEnded;) {
     const auto start = Clock::now();
     const float x = static_cast<float>(took.size() % 1000);
-    const fairway::Array array =
-        session->Put(std::vector<float>{x}, {}, fairway::Sharding::Single(device));
+    const fairway::Array array = session->Put(std::vector<float>{x}, {}, sharding);
     const auto result = program->Call({array})[0].ToHost().Get();
     if (!result.ok()) Fail(result.status().message(), took.size());
     if (result->values<float>()[0] != 2 * x) Fail("a wrong result", took.size());

@@ -99,13 +99,13 @@ class RawNative:
         host = host(data=data) if upload is None else host(upload=upload[0], size=upload[1])
         self.send("put", array=array, spec=spec, bytes=[host], bytes_of_shard=[0] * len(devices))
 
-    def compile_scale(self, executable, devices=(0,), dims=(), milliseconds=0):
-        """Compiles a program that multiplies by one; it may be made to take time."""
+    def compile_scale(self, executable, devices=(0,), dims=(), milliseconds=0, kernel="busy_wait"):
+        """Compiles a program that multiplies by one; it may be made to take time, by that kernel."""
         native = message("fairway.v1.NativeProgram")()
         native.parameters.add(dtype=F32, global_dims=list(dims))
         native.steps.add(kernel="scale", operands=[0], factor=1)
         if milliseconds:
-            native.steps.add(kernel="busy_wait", operands=[1], nanoseconds=milliseconds * 1000000)
+            native.steps.add(kernel=kernel, operands=[1], nanoseconds=milliseconds * 1000000)
         native.results.add(value=len(native.steps))
         return self.call("compile", executable=executable, native=native, devices=list(devices))
 
