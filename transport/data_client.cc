@@ -83,8 +83,20 @@ absl::Status DecodeStatus(std::string_view payload) {
 void ClientStream::Pull(PendingPull pull) {
   const uint64_t id = next_id_++;
   unsent_.emplace_back(id, pull.request);
+  by_transfer_.emplace(pull.request.request.transfer, id);
   pulls_.emplace(id, std::move(pull));
   Kick();
+}
+
+void ClientStream::TakeBack(TransferId transfer) {
+  while (true) {
+    const auto next = by_transfer_.lower_bound({transfer, 0});
+    if (next == by_transfer_.end() || next->first != transfer) return Kick();
+    const uint64_t id = next->second;
+    const bool sent = unsent_.empty() || id < unsent_.front().first;
+    if (sent) taken_back_.push_back(id);
+    End(id, absl::CancelledError("it was taken back"));
+  }
 }
 
 void ClientStream::Push(PendingPush push) {
@@ -98,6 +110,13 @@ bool ClientStream::NextFrame(OutFrame& frame) {
     frame.own = std::move(pushes_.front().payload);
     frame.owner = std::move(pushes_.front().pending);
     pushes_.pop_front();
+    return true;
+  }
+  while (!unsent_.empty() && !pulls_.contains(unsent_.front().first)) unsent_.pop_front();
+  if (!taken_back_.empty()) {
+    frame.header.type = kTakeBack;
+    frame.header.id = taken_back_.front();
+    taken_back_.pop_front();
     return true;
   }
   if (unsent_.empty()) return false;
@@ -175,6 +194,7 @@ void ClientStream::End(uint64_t id, absl::Status status) {
   if (found == pulls_.end()) return;
   PendingPull pull = std::move(found->second);
   pulls_.erase(found);
+  by_transfer_.erase({pull.request.request.transfer, id});
   if (!status.ok()) return pull.done(std::move(status));
   if (pull.blob == nullptr) pull.blob = Blob::Make(0);
   if (pull.blob == nullptr) return pull.done(absl::ResourceExhaustedError("no host memory"));
@@ -184,6 +204,7 @@ void ClientStream::End(uint64_t id, absl::Status status) {
 
 void ClientStream::OnStreamClosed(absl::Status status) {
   unsent_.clear();
+  taken_back_.clear();
   pushes_.clear();
   const std::string why = status.ok() ? "it closed the connection" : Text(status);
   while (!pulls_.empty()) {

@@ -10,7 +10,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/block_pool.h"
@@ -50,6 +52,8 @@ class ClientStream final : public FrameStream {
 
   void Pull(PendingPull pull);
   void Push(PendingPush push);
+  // Ends the transfer's pulls with CANCELLED, and tells the peer.
+  void TakeBack(TransferId transfer);
 
  protected:
   bool NextFrame(OutFrame& frame) override;
@@ -75,7 +79,9 @@ class ClientStream final : public FrameStream {
   const std::function<void()> on_end_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, PendingPull> pulls_;
-  std::deque<std::pair<uint64_t, WireRequest>> unsent_;
+  std::set<std::pair<TransferId, uint64_t>> by_transfer_;  // invariant: those of pulls_
+  std::deque<std::pair<uint64_t, WireRequest>> unsent_;    // some may have ended
+  std::deque<uint64_t> taken_back_;                        // sent before, to be told
   std::deque<PendingPush> pushes_;
   bool takes_ = false;         // the result of Takes for the present frame
   std::vector<char> scratch_;  // for error texts, and bytes that nobody wants

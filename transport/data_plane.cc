@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -40,6 +41,7 @@ struct LoopSide {
   bool closed = false;
   OnPull on_round;  // used only by the I/O thread, as on_push is
   OnPush on_push;
+  std::function<void(PullRequest)> on_taken_back;
 };
 
 // All connections. Everything but Post runs on the I/O thread.
@@ -75,6 +77,16 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
 
   void Pull(const std::string& endpoint, PendingPull pull) {
     Send({endpoint, false}, &ClientStream::Pull, &Peer::pulls, std::move(pull));
+  }
+  void TakeBack(const std::string& endpoint, TransferId transfer) {
+    const auto peer = peers_.find({endpoint, false});
+    if (peer == peers_.end()) return;
+    if (peer->second.stream != nullptr) return peer->second.stream->TakeBack(transfer);
+    const auto taken = std::ranges::stable_partition(
+        peer->second.pulls,
+        [&](const PendingPull& pull) { return pull.request.request.transfer != transfer; });
+    for (PendingPull& pull : taken) pull.done(absl::CancelledError("it was taken back"));
+    peer->second.pulls.erase(taken.begin(), taken.end());
   }
   // Pushes have a connection of their own: one that finds no room holds up nothing else.
   void Push(const std::string& endpoint, data::PendingPush push) {
@@ -143,7 +155,13 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
         [this](std::shared_ptr<ServerStream> from, uint64_t id, PullRequest request) {
           Asked(std::move(from), id, request);
         },
-        [this](ServerStream* ended) { servers_.erase(ended); }, served_, loop_side_->on_push);
+        [this](ServerStream* ended) { servers_.erase(ended); }, served_, loop_side_->on_push,
+        [side = loop_side_](PullRequest request) {
+          if (request.round != 0 || !side->on_taken_back) return;
+          side->loop.Post("pull taken back", [side, request] {
+            if (!side->closed) side->on_taken_back(request);
+          });
+        });
     servers_[stream.get()] = stream;
     stream->Start();
   }
@@ -244,6 +262,10 @@ class TcpDataPlane final : public DataPlane {
     Post(endpoint, std::move(pull));
   }
 
+  void TakeBack(const std::string& endpoint, TransferId transfer) override {
+    io_->Post([io = io_.get(), endpoint, transfer] { io->TakeBack(endpoint, transfer); });
+  }
+
   void Push(const std::string& endpoint, Incarnation incarnation, PushName name,
             std::string_view bytes, std::shared_ptr<void> pending) override {
     name.from = incarnation_;
@@ -282,9 +304,11 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool,
-    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round, OnPush on_push) {
-  auto loop_side = std::make_shared<LoopSide>(
-      LoopSide{loop, std::move(on_pull), false, std::move(on_round), std::move(on_push)});
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round, OnPush on_push,
+    std::function<void(PullRequest request)> on_taken_back) {
+  auto loop_side =
+      std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull), false, std::move(on_round),
+                                          std::move(on_push), std::move(on_taken_back)});
   auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool));
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
   error_code error;

@@ -69,6 +69,10 @@ class DataPlane {
   virtual void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request,
                     int64_t bytes, PullDone done) = 0;
 
+  // Nobody wants the bytes of these pulls any more: they end with CANCELLED, if they have not
+  // ended, and the peer is told. Thread-safe.
+  virtual void TakeBack(const std::string& endpoint, TransferId transfer) = 0;
+
   // Copies `bytes`, at most kMaxPushBytes, and sends them. They are dropped if the peer cannot be
   // reached, goes away or has another incarnation; a Pull would tell. `pending` is released when
   // they were given to the socket, or dropped. Thread-safe.
@@ -91,13 +95,14 @@ using OnPush = std::function<bool(const PushName& name, std::shared_ptr<Blob>& b
 // outside. It answers now or later through `answer`; an Answer that is destroyed unused answers
 // UNAVAILABLE. `advertise_host`: the host in endpoint(); an IPv6 address with or without brackets.
 // `spool`: takes pulled bytes beyond a budget of memory; empty: memory only. `on_push`: see OnPush;
-// empty: pushes are dropped.
+// empty: pushes are dropped. `on_taken_back` runs in the loop, after on_pull, for a request that
+// was not answered and whose peer does not want the answer any more; `answer` does nothing then.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool = {},
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_round = {},
-    OnPush on_push = {});
+    OnPush on_push = {}, std::function<void(PullRequest request)> on_taken_back = {});
 
 }  // namespace fairway
 

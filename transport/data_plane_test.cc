@@ -72,6 +72,33 @@ class Planes : public testing::Test {
   std::map<std::pair<uint64_t, int32_t>, absl::StatusOr<std::shared_ptr<Blob>>> got_;
 };
 
+TEST_F(Planes, PullsThatAreTakenBackEndOnBothSides) {
+  std::map<uint64_t, Answer> asked;
+  std::vector<uint64_t> taken;
+  auto source = *MakeTcpDataPlane(
+      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7),
+      [&](PullRequest request, Answer answer) {
+        asked.insert_or_assign(request.transfer.value, std::move(answer));
+      },
+      {}, {}, {}, [&](PullRequest request) { taken.push_back(request.transfer.value); });
+  endpoint_ = source->endpoint();
+  Pull(1, 0, 5);
+  Pull(2, 0, 5);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return asked.size() == 2; }));
+  Pull(1, 1, 5);  // perhaps not sent yet
+  sink_->TakeBack(endpoint_, TransferId(1));
+  sink_->TakeBack(endpoint_, TransferId(3));
+  sink_->TakeBack("127.0.0.1:1", TransferId(2));
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 2 && !taken.empty(); }));
+  EXPECT_EQ(got_.at({1, 0}).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(got_.at({1, 1}).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(taken[0], 1u);
+  asked.at(1)(View("never"));
+  asked.at(2)(View("22222"));
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 3; }));
+  EXPECT_EQ((*got_.at({2, 0}))->view(), "22222");
+}
+
 TEST_F(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {
   on_pull_ = [](PullRequest request, Answer answer) {
     answer(View(fmt::format("{:08}-{:08}", request.transfer, request.index)));

@@ -15,10 +15,11 @@
 namespace fairway::data {
 
 enum FrameType : uint8_t {
-  kPull = 1,   // id: the request's; payload: WireRequest
-  kChunk = 2,  // id; offset; payload: bytes of the shard from there. kLast in the last one
-  kError = 3,  // id; payload: u32 status code, then its text
-  kPush = 4,   // from the side that asks; payload: WirePush, then the bytes
+  kPull = 1,      // id: the request's; payload: WireRequest
+  kChunk = 2,     // id; offset; payload: bytes of the shard from there. kLast in the last one
+  kError = 3,     // id; payload: u32 status code, then its text
+  kPush = 4,      // from the side that asks; payload: WirePush, then the bytes
+  kTakeBack = 5,  // id: of a kPull, whose answer nobody wants any more; no payload
 };
 inline constexpr uint16_t kLast = 1;
 

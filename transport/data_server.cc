@@ -10,7 +10,7 @@ void ServerStream::Answer(uint64_t id, absl::StatusOr<DataView> answer) {
   if (closed()) return;
   const auto found = expected_.find(id);
   if (found == expected_.end()) return;
-  const int64_t expected = found->second;
+  const int64_t expected = found->second.bytes;
   expected_.erase(found);
   Outgoing out{.id = id, .error = answer.status(), .view = {}, .sent = 0};
   if (answer.ok()) {
@@ -66,12 +66,13 @@ std::span<char> ServerStream::Destination(const FrameHeader& header, size_t done
 
 void ServerStream::OnFrame(const FrameHeader& header) {
   if (header.type == kPush) return OnPushed(header);
+  if (header.type == kTakeBack) return OnTakenBack(header.id);
   if (header.type != kPull)
     return;  // from a later version: the puller gets no answer that it would not understand
   auto request = header.length > request_.size()
                      ? InvalidArgument("a pull request of {} bytes", header.length)
                      : DecodeRequest({request_.data(), header.length});
-  expected_[header.id] = request.ok() ? request->bytes : 0;
+  expected_[header.id] = request.ok() ? Expected{request->bytes, request->request} : Expected{};
   if (!request.ok()) return Answer(header.id, request.status());
   if (request->incarnation != incarnation_) {
     return Answer(header.id,
@@ -79,6 +80,12 @@ void ServerStream::OnFrame(const FrameHeader& header) {
                         request->incarnation, incarnation_));
   }
   on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);
+}
+
+void ServerStream::OnTakenBack(uint64_t id) {
+  std::erase_if(outgoing_, [id](const Outgoing& out) { return out.id == id; });
+  const auto taken = expected_.extract(id);
+  if (!taken.empty() && on_taken_back_) on_taken_back_(taken.mapped().request);
 }
 
 void ServerStream::OnPushed(const FrameHeader& header) {

@@ -24,17 +24,20 @@ namespace fairway::data {
 class ServerStream final : public FrameStream {
  public:
   // `on_pull` is called on the I/O thread for requests to the right incarnation. It answers later,
-  // through Answer. `on_push`: see OnPush.
+  // through Answer. `on_push`: see OnPush. `on_taken_back` is called for a request that is not
+  // answered yet and whose answer nobody wants any more.
   ServerStream(StreamSocket socket, Incarnation incarnation,
                std::function<void(std::shared_ptr<ServerStream>, uint64_t id, PullRequest)> on_pull,
                std::function<void(ServerStream*)> on_end,
-               std::shared_ptr<std::atomic<uint64_t>> served, OnPush on_push = {})
+               std::shared_ptr<std::atomic<uint64_t>> served, OnPush on_push = {},
+               std::function<void(PullRequest)> on_taken_back = {})
       : FrameStream(std::move(socket)),
         incarnation_(incarnation),
         on_pull_(std::move(on_pull)),
         on_end_(std::move(on_end)),
         served_(std::move(served)),
-        on_push_(std::move(on_push)) {}
+        on_push_(std::move(on_push)),
+        on_taken_back_(std::move(on_taken_back)) {}
 
   void Answer(uint64_t id, absl::StatusOr<DataView> answer);
   // Offers the push that was not taken to `on_push` again, and reads on if it is taken now. If it
@@ -53,6 +56,7 @@ class ServerStream final : public FrameStream {
 
  private:
   void OnPushed(const FrameHeader& header);
+  void OnTakenBack(uint64_t id);
 
   static constexpr size_t kMaxOutgoing = 4096;  // answers; more than any puller that reads has
   struct Outgoing {
@@ -66,11 +70,16 @@ class ServerStream final : public FrameStream {
   const std::function<void(std::shared_ptr<ServerStream>, uint64_t, PullRequest)> on_pull_;
   const std::function<void(ServerStream*)> on_end_;
   const std::shared_ptr<std::atomic<uint64_t>> served_;
-  // by request: the expected bytes of those not yet answered
-  std::map<uint64_t, int64_t> expected_;
+  // Of a request that is not answered yet.
+  struct Expected {
+    int64_t bytes = 0;
+    PullRequest request;
+  };
+  std::map<uint64_t, Expected> expected_;
   std::deque<Outgoing> outgoing_;
   std::array<char, 4096> request_;  // longer requests are refused
   const OnPush on_push_;
+  const std::function<void(PullRequest)> on_taken_back_;
   std::shared_ptr<Blob> pushed_;  // the bytes of the push that is being read
   struct Held {
     PushName name;

@@ -37,6 +37,10 @@ class ExecutorActions {
   // the shard before it reports the end of the last piece.
   virtual void StartReceive(const PrepareReceive& node, size_t position) = 0;
 
+  // The node was cancelled while it received: nobody wants the bytes that it asked others for.
+  // Still calls Core::ReceiveDone for each StartReceive.
+  virtual void TakeBackPulls(const PrepareReceive& node) {}
+
   // Makes shard `to` the same buffer as `from`, which is here and ready.
   virtual void Share(ShardRef from, ShardRef to) = 0;
   // Passes the bytes of these shards, which are here and ready, to Core::ReadDone. It leaves out

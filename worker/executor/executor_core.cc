@@ -430,6 +430,7 @@ void ExecutorCore::On(CancelNode command) {
     const auto& receive = std::get<PrepareReceive>(node.command);
     if (node.at_work > 0 && !Planted(Bug::kMixAttempts))
       stale_receives_[command.node] += node.at_work;
+    if (node.at_work > 0) actions_->TakeBackPulls(receive);
     forget(receive.out);
     for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
     ReportEnd(receive.seq, absl::OkStatus());

@@ -56,6 +56,9 @@ class ExecutorCore {
   // kMaxEarlyPulls pulls wait for unknown transfers.
   void OnPull(uint64_t pull, TransferId transfer, int32_t index);
   void ServeDone(uint64_t pull);
+  // A receiver of the transfer was cancelled, and wants none of its pulls answered: those that wait
+  // for the transfer to be known wait no longer. (This executor may have ended it long ago.)
+  void OnTakenBack(TransferId transfer);
 
   // Returns the next report. If that would be too long, it returns a part and calls ReportWanted
   // for the rest.

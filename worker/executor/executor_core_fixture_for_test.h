@@ -29,6 +29,7 @@ class Recorder : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override {
     Add("receive n{}[{}]", node.node, position);
   }
+  void TakeBackPulls(const PrepareReceive& node) override { Add("take back t{}", node.transfer); }
   void Share(ShardRef from, ShardRef to) override { Add("share {} {}", Name(from), Name(to)); }
   void Read(NodeId node, const std::vector<ShardRef>& shards) override {
     Add("read n{} {} shards", node, shards.size());

@@ -342,7 +342,7 @@ TEST_F(ExecutorCoreTest, ANodePreparedAnewWaitsForTheReceivesOfItsFirstLife) {
   core.ReceiveDone(NodeId(3), 1, absl::OkStatus());
   Cancel(3);
   Receive(3, 2, 3, {Peer(), Peer()});
-  EXPECT_THAT(actions.Take(), ElementsAre("drop 3:0 3:1"));
+  EXPECT_THAT(actions.Take(), ElementsAre("take back t3", "drop 3:0 3:1"));
   core.ReceiveDone(NodeId(3), 0, absl::CancelledError("of the first life"));
   EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]", "receive n3[1]"));
   core.ReceiveDone(NodeId(3), 0, absl::OkStatus());

@@ -136,6 +136,7 @@ class ExecutorSession final : public ExecutorActions {
   void Unload(ExecutableId executable) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;
+  void TakeBackPulls(const PrepareReceive& node) override;
   void Share(ShardRef from, ShardRef to) override { buffers_.Share(from, to); }
   void Read(NodeId node, const std::vector<ShardRef>& shards) override;
   void WantTurn() override;
@@ -158,6 +159,7 @@ class ExecutorSession final : public ExecutorActions {
   }
 
   void OnPull(PullRequest request, DataPlane::Answer answer);
+  void OnTakenBack(PullRequest request);
   void ServeArgument(PullRequest request, DataPlane::Answer answer) const;
   void TellLaunchDone(NodeId node, const absl::Status& status,
                       std::vector<Report::Inlined> inlined);

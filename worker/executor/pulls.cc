@@ -68,6 +68,15 @@ void ExecutorCore::Ask(const AskedShard& asked) {
   ServeOrWait(asked);
 }
 
+void ExecutorCore::OnTakenBack(TransferId transfer) {
+  const auto early = early_pulls_.extract(transfer);
+  if (early.empty()) return;
+  work_.ChargeShards(early.mapped().size());
+  num_early_pulls_ -= early.mapped().size();
+  for (const auto& [pull, index] : early.mapped())
+    actions_->RefusePull(pull, absl::CancelledError("it was taken back"));
+}
+
 void ExecutorCore::ServeDone(uint64_t pull) { serving_.erase(pull); }
 
 size_t ExecutorCore::num_pulls() const {

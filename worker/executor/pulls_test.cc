@@ -86,6 +86,19 @@ TEST_F(ExecutorCoreTest, AllPullsOfALargeCopyMayComeBeforeItsTransferIsKnown) {
   EXPECT_EQ(lines.back(), "serve p100000 1:0");
 }
 
+// The transfer ended so long ago that nobody here remembers it.
+TEST_F(ExecutorCoreTest, APullThatIsTakenBackWaitsNoLonger) {
+  core.OnPull(5, TransferId(9), 0);
+  core.OnPull(6, TransferId(9), 1);
+  core.OnPull(7, TransferId(10), 0);
+  EXPECT_EQ(core.num_pulls(), 3u);
+  core.OnTakenBack(TransferId(9));
+  core.OnTakenBack(TransferId(11));
+  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: CANCELLED: it was taken back",
+                                          "refuse p6: CANCELLED: it was taken back"));
+  EXPECT_EQ(core.num_pulls(), 1u);
+}
+
 TEST_F(ExecutorCoreTest, TooManyPullsOfUnknownTransfersAreRefused) {
   for (uint64_t pull = 1; pull <= ExecutorCore::kMaxEarlyPulls; ++pull)
     core.OnPull(pull, TransferId(9), 0);

@@ -2,6 +2,9 @@
 // ExecutorSession: receives shards and serves them.
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include <spdlog/spdlog.h>
 
@@ -96,6 +99,16 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
       return;
     }
   }
+}
+
+void ExecutorSession::TakeBackPulls(const PrepareReceive& node) {
+  std::set<std::string_view> endpoints;
+  for (const ShardSource& source : node.sources) {
+    if (source.kind == ShardSource::Kind::kPeer) endpoints.insert(source.endpoint);
+    if (source.kind == ShardSource::Kind::kController) endpoints.insert(controller_endpoint_);
+  }
+  for (const std::string_view endpoint : endpoints)
+    plane_->TakeBack(std::string(endpoint), node.transfer);
 }
 
 void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
@@ -231,6 +244,10 @@ void ExecutorSession::OnPull(PullRequest request, DataPlane::Answer answer) {
   const uint64_t pull = next_pull_++;
   pulls_.emplace(pull, WaitingPull{std::move(answer), request.from});
   core_.OnPull(pull, request.transfer, request.index);
+}
+
+void ExecutorSession::OnTakenBack(PullRequest request) {
+  if (!ended_ && !IsCallback(request.transfer)) core_.OnTakenBack(request.transfer);
 }
 
 void ExecutorSession::Serve(uint64_t pull, const PrepareSend::Item& item) {
