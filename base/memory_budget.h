@@ -69,6 +69,35 @@ class MemoryBudget {
   std::atomic<int64_t> used_ = 0;
 };
 
+// Bytes that are taken from a budget, in any case, until this is gone. Moves; does not copy.
+class MemoryCharge {
+ public:
+  MemoryCharge() = default;
+  // nullptr: nobody is charged.
+  MemoryCharge(std::shared_ptr<MemoryBudget> budget, int64_t bytes)
+      : budget_(std::move(budget)), bytes_(bytes) {
+    if (budget_ != nullptr) budget_->Take(bytes_);
+  }
+  MemoryCharge(MemoryCharge&& other) noexcept { Swap(other); }
+  MemoryCharge& operator=(MemoryCharge&& other) noexcept {
+    MemoryCharge(std::move(other)).Swap(*this);
+    return *this;
+  }
+  ~MemoryCharge() {
+    if (budget_ != nullptr) budget_->Release(bytes_);
+  }
+  int64_t bytes() const { return budget_ == nullptr ? 0 : bytes_; }
+
+ private:
+  void Swap(MemoryCharge& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+  }
+
+  std::shared_ptr<MemoryBudget> budget_;
+  int64_t bytes_ = 0;
+};
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_BASE_MEMORY_BUDGET_H_

@@ -40,5 +40,22 @@ TEST(MemoryBudgetTest, WhatAShareHadWhenItWasDestroyedIsLeftToOthers) {
   EXPECT_EQ(all->used(), 0);
 }
 
+TEST(MemoryBudgetTest, AChargeTakesBytesUntilItIsGone) {
+  const auto all = std::make_shared<MemoryBudget>(100);
+  auto share = std::make_shared<MemoryBudget>(all);
+  MemoryCharge one(share, 90);
+  EXPECT_TRUE(share->over()) << "it takes them in any case";
+  MemoryCharge other = std::move(one);
+  EXPECT_EQ(all->used(), 90);
+  EXPECT_EQ(one.bytes(), 0);  // NOLINT(bugprone-use-after-move)
+  other = MemoryCharge(share, 20);
+  EXPECT_EQ(all->used(), 20);
+  share.reset();  // the charge holds it
+  EXPECT_EQ(all->used(), 20);
+  other = MemoryCharge(nullptr, 5);
+  EXPECT_EQ(all->used(), 0);
+  EXPECT_EQ(other.bytes(), 0);
+}
+
 }  // namespace
 }  // namespace fairway

@@ -127,6 +127,7 @@ enum class Bug {
   kNeverGivesUp,         // worker: waits for ever for a controller that is silent
   kForgetLaunchIds,      // executor: registers anew as if it had seen no launch id
   kRegisterTooSoon,      // executor: registers anew while launches are in flight
+  kHeldForEver,          // a node that waits for room for its commands does not try again
   kShardOfOnePiece,      // executor: a shard is made once one of its pieces has come
 };
 
@@ -240,6 +241,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kNeverGivesUp, std::string_view("never_gives_up")},
     std::pair{Bug::kForgetLaunchIds, std::string_view("forget_launch_ids")},
     std::pair{Bug::kRegisterTooSoon, std::string_view("register_too_soon")},
+    std::pair{Bug::kHeldForEver, std::string_view("held_for_ever")},
     std::pair{Bug::kShardOfOnePiece, std::string_view("shard_of_one_piece")},
 };
 

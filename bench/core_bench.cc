@@ -90,7 +90,9 @@ class World : public ClusterActions {
     cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4)));
     Deliver();
   }
-  void Send(ExecutorId, Command command) override { commands.push_back(std::move(command)); }
+  void Send(ExecutorId, Command command, std::shared_ptr<MemoryBudget>) override {
+    commands.push_back(std::move(command));
+  }
   void OfferUpload(TransferId, std::vector<BytesRef>) override {}
   void WithdrawUpload(TransferId) override {}
   void PullToHost(TransferId, ExecutorId, int32_t, int64_t) override {}

@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "base/ids.h"
+#include "base/memory_budget.h"
 #include "base/status.h"
 #include "log/ranges.h"
 #include "transport/frame.h"
@@ -97,6 +98,7 @@ struct LogEntry {
   EntryHeader header;
   SessionId session;  // who is charged for it; 0: nobody
   std::string body;
+  MemoryCharge charge;  // ends with the entry
 
   size_t bytes() const { return kMaxEntryHeaderBytes + body.size(); }  // as the limits count
 };

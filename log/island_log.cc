@@ -24,6 +24,7 @@ absl::StatusOr<EntryRef> IslandLog::Append(NewLogEntry entry) {
   made->header = {++last_, entry.set, entry.kind, entry.flags};
   made->session = entry.session;
   made->body = std::move(entry.body);
+  made->charge = std::move(entry.charge);
   bytes_ += made->bytes();
   if (made->session) session_bytes_used_[made->session] += made->bytes();
   open_.emplace_hint(open_.end(), last_, made);
@@ -56,6 +57,12 @@ EntryRef IslandLog::Find(LogNumber number) const {
 size_t IslandLog::bytes(SessionId session) const {
   const auto it = session_bytes_used_.find(session);
   return it == session_bytes_used_.end() ? 0 : it->second;
+}
+
+int64_t IslandLog::charged_bytes() const {
+  int64_t charged = 0;
+  for (const auto& [number, entry] : open_) charged += entry->charge.bytes();
+  return charged;
 }
 
 absl::Status IslandLog::CheckInvariants() const {

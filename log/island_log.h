@@ -11,6 +11,7 @@
 #include <absl/container/flat_hash_map.h>
 
 #include "base/ids.h"
+#include "base/memory_budget.h"
 #include "base/status.h"
 #include "log/entry.h"
 #include "log/ranges.h"
@@ -21,8 +22,9 @@ struct NewLogEntry {
   SessionId session;  // who is charged; 0: nobody, and no limit
   LogSetId set;
   EntryKind kind = EntryKind::kCommand;
-  uint8_t flags = 0;  // EntryFlags
-  std::string body;   // encoded
+  uint8_t flags = 0;    // EntryFlags
+  std::string body;     // encoded
+  MemoryCharge charge;  // what is charged for the entry until nobody has it any more
 };
 
 // Loop-confined: no thread, clock or I/O. One per island.
@@ -54,6 +56,8 @@ class IslandLog {
   // Bytes of open entries, as LogEntry::bytes counts.
   size_t bytes() const { return bytes_; }
   size_t bytes(SessionId session) const;
+  // Of these, the bytes that somebody is charged for. Walks the entries. For tests.
+  int64_t charged_bytes() const;
 
   // INTERNAL: the counts disagree with the entries. For tests.
   absl::Status CheckInvariants() const;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "log/island_log.h"
 
+#include <memory>
+#include <string>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 namespace fairway {
@@ -10,7 +14,7 @@ constexpr SessionId kOne(1);
 constexpr SessionId kTwo(2);
 
 NewLogEntry Entry(SessionId session, size_t bytes, uint8_t flags = 0) {
-  return {session, LogSetId::One(0), EntryKind::kCommand, flags, std::string(bytes, 'b')};
+  return {session, LogSetId::One(0), EntryKind::kCommand, flags, std::string(bytes, 'b'), {}};
 }
 
 TEST(IslandLogTest, NumbersAreDenseAndBytesAreChargedUntilTheEntryIsConcluded) {
@@ -63,7 +67,7 @@ TEST(IslandLogTest, WhatNoFrameCouldCarryIsRefused) {
   EXPECT_TRUE(log.Append(Entry(kTwo, kMaxEntryBytes + 1, kBulkEntry)).ok());
   NewLogEntry for_two = Entry(kTwo, 1);
   for_two.set = LogSetId::Defined(1);
-  EXPECT_EQ(log.Append(for_two).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(log.Append(std::move(for_two)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(log.Append(Entry(kTwo, 1, 64)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(log.last(), 2u);
 }

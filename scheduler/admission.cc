@@ -135,6 +135,7 @@ void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting) 
   }
   const auto all = island.by_session.find(waiting.session);
   all->second.erase(node);
+  island.held.erase(node);
   if (const auto told = island.told.find(waiting.session);
       told != island.told.end() && told->second == node)
     island.told.erase(told);
@@ -157,7 +158,7 @@ void Admission::Protect(const Island& island, SessionId session, KeptOn& kept) c
   }
 }
 
-std::vector<NodeId> Admission::Admit(IslandId island, size_t most) {
+std::vector<NodeId> Admission::Admit(IslandId island, size_t most, const May& may) {
   std::vector<NodeId> admitted;
   const auto found = islands_.find(island);
   if (found == islands_.end()) return admitted;
@@ -174,10 +175,17 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most) {
     const NodeId node = NextCandidate(at);
     const auto it = at.waiting.find(node);
     Waiting& waiting = it->second;
+    at.held.erase(node);
     if (!Leads(at, node, waiting) || !Fits(node, waiting, kept)) {
       if (waiting.in_lines) continue;
       JoinLines(at, node, waiting);
       Protect(at, waiting.session, kept);
+      continue;
+    }
+    if (may != nullptr && !may(node)) {
+      JoinLines(at, node, waiting);
+      Protect(at, waiting.session, kept);
+      at.held.insert(node);
       continue;
     }
     for (const MemoryNeed& need : waiting.needs) At(need.device).used += need.bytes;
@@ -191,6 +199,14 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most) {
   }
   std::sort(admitted.begin(), admitted.end());
   return admitted;
+}
+
+std::vector<NodeId> Admission::TryHeldAgain(IslandId island) {
+  const auto at = islands_.find(island);
+  if (at == islands_.end()) return {};
+  for (const NodeId node : at->second.held)
+    at->second.candidates[at->second.waiting.at(node).session].insert(node);
+  return {at->second.held.begin(), at->second.held.end()};
 }
 
 void Admission::ServeNext(IslandId island, SessionId session) {

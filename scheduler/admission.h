@@ -15,6 +15,7 @@
 #define FAIRWAY_SCHEDULER_ADMISSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -59,8 +60,12 @@ class Admission {
 
   // Returns the nodes of the island that fit now, in order of age; their needs are reserved. Looks
   // at new nodes, and at the first node of each session on devices where memory was given back;
-  // sessions take turns. Looks at no more than `most` nodes; see HasCandidates.
-  std::vector<NodeId> Admit(IslandId island, size_t most = SIZE_MAX);
+  // sessions take turns. Looks at no more than `most` nodes; see HasCandidates. A node that fits
+  // and that `may` refuses is held: it waits in its lines as if it did not fit.
+  using May = std::function<bool(NodeId node)>;
+  std::vector<NodeId> Admit(IslandId island, size_t most = SIZE_MAX, const May& may = nullptr);
+  // Has the next Admit look at the nodes that are held. Returns them, in order of age.
+  std::vector<NodeId> TryHeldAgain(IslandId island);
   // Gives the session the next turn there, because room was made for its first node.
   void ServeNext(IslandId island, SessionId session);
 
@@ -115,6 +120,7 @@ class Admission {
     std::map<std::pair<DeviceId, SessionId>, std::set<NodeId>> lines;
     std::map<SessionId, std::set<NodeId>> by_session;  // the nodes in lines
     std::set<DeviceId> touched;                        // devices on which memory was given back
+    std::set<NodeId> held;                             // of those in lines
     // the first nodes that NewFirsts has returned
     std::map<SessionId, NodeId> told;
   };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/admission.h"
 
+#include <set>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace fairway {
@@ -131,6 +134,46 @@ TEST(AdmissionTest, ADeviceWithoutLimitTakesAll) {
   a.SetDevice(kA, 0);
   a.Enqueue(NodeId(1), kOne, kIsland, {{kA, int64_t{1} << 60}});
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(1)});
+}
+
+TEST(AdmissionTest, ANodeThatIsHeldKeepsItsPlaceAndItsRoom) {
+  Admission admission;
+  admission.SetDevice(DeviceId(1), 100);
+  const IslandId island(1);
+  std::set<NodeId> refused = {NodeId(1)};
+  const Admission::May may = [&](NodeId node) { return !refused.contains(node); };
+  const auto admit = [&] { return admission.Admit(island, SIZE_MAX, may); };
+  admission.Enqueue(NodeId(1), SessionId(1), island, {{DeviceId(1), 60}});
+  admission.Enqueue(NodeId(2), SessionId(1), island, {{DeviceId(1), 10}});
+  admission.Enqueue(NodeId(3), SessionId(2), island, {{DeviceId(1), 40}});
+  admission.Enqueue(NodeId(4), SessionId(3), island, {{DeviceId(1), 40}});
+  EXPECT_EQ(admit(), (Nodes{NodeId(3)}));  // others pass it, and leave its room
+  while (admission.HasCandidates(island)) EXPECT_EQ(admit(), Nodes());
+  EXPECT_EQ(admission.waiting(island), 3u);
+
+  EXPECT_EQ(admit(), Nodes()) << "node 2 stays behind node 1";
+  EXPECT_TRUE(admission.Firsts(island).empty()) << "it does not wait for memory";
+  EXPECT_EQ(admission.TryHeldAgain(island), (Nodes{NodeId(1)}));
+  EXPECT_EQ(admit(), Nodes());
+  refused.clear();
+  EXPECT_FALSE(admission.HasCandidates(island));
+  admission.TryHeldAgain(island);
+  EXPECT_EQ(admit(), (Nodes{NodeId(1)}));
+  admission.Release(DeviceId(1), 40);
+  EXPECT_EQ(admit(), (Nodes{NodeId(2)}));
+  admission.Release(DeviceId(1), 60);
+  EXPECT_EQ(admit(), (Nodes{NodeId(4)}));
+  EXPECT_EQ(admission.TryHeldAgain(island), Nodes());
+}
+
+TEST(AdmissionTest, AHeldNodeMayBeRemoved) {
+  Admission admission;
+  admission.SetDevice(DeviceId(1), 100);
+  admission.Enqueue(NodeId(1), SessionId(1), IslandId(1), {{DeviceId(1), 60}});
+  EXPECT_EQ(admission.Admit(IslandId(1), 10, [](NodeId) { return false; }), Nodes());
+  EXPECT_TRUE(admission.Remove(NodeId(1), IslandId(1)));
+  EXPECT_EQ(admission.TryHeldAgain(IslandId(1)), Nodes());
+  EXPECT_EQ(admission.waiting(IslandId(1)), 0u);
 }
 
 }  // namespace

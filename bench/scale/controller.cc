@@ -118,8 +118,8 @@ void Controller::FromClient(const std::string& bytes) {
   for (v1::Request& request : *message.mutable_requests()) session_->Handle(request);
 }
 
-void Controller::Send(ExecutorId executor, Command command) {
-  hub_.Send(executor, std::move(command));
+void Controller::Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) {
+  hub_.Send(executor, std::move(command), std::move(payer));
 }
 
 void Controller::PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) {

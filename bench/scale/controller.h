@@ -48,7 +48,7 @@ class Controller final : public ClusterActions,
   int64_t allocated() const { return allocated_; }
 
   // ClusterActions
-  void Send(ExecutorId executor, Command command) override;
+  void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override;
   void OfferUpload(TransferId, std::vector<BytesRef>) override {}
   void WithdrawUpload(TransferId) override {}
   void PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) override;

@@ -10,6 +10,7 @@
 
 #include "base/blob.h"
 #include "base/ids.h"
+#include "base/memory_budget.h"
 #include "base/status.h"
 #include "graph/plan.h"
 
@@ -37,8 +38,9 @@ class ClusterActions {
  public:
   virtual ~ClusterActions() = default;
 
-  // Sends commands in order per executor, to the incarnation that is registered now.
-  virtual void Send(ExecutorId executor, Command command) = 0;
+  // Sends commands in order per executor, to the incarnation that is registered now. Takes the
+  // command's bytes from `payer` until the executor has it, or is lost; nullptr: nobody pays.
+  virtual void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) = 0;
 
   // Serves blobs[i] as shard i of `transfer` on the controller's data port, until WithdrawUpload.
   virtual void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) = 0;

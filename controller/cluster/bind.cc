@@ -206,7 +206,8 @@ void Cluster::ProgramRuns::Forget(ExecutableId sequence) {
   for (const CodeLayout::Part& part : layout.parts) {
     s.Charge(1);
     Executor& executor = s.executors.at(part.executor);
-    if (executor.installs.erase(sequence) > 0) s.commands.Send(executor, DropExecutable{sequence});
+    if (executor.installs.erase(sequence) > 0)
+      s.commands.Send(executor, DropExecutable{sequence}, layout.session);
   }
   const size_t bytes = layout.record_bytes;
   if (Session* session = s.RestOf(layout.session)) session->program_records.Remove(bytes);

@@ -177,6 +177,7 @@ void Cluster::Tick(int64_t now_ms) {
   State& s = *state_;
   s.nodes.EndOverdue(now_ms);
   s.memory.GiveUpStuck(now_ms);
+  s.commands.Tick(now_ms);
   s.transfers.WakeFetches();
   s.work.GoOn();
 }

@@ -3,7 +3,9 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_FIXTURE_FOR_TEST_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_FIXTURE_FOR_TEST_H_
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,7 +124,8 @@ class Recorder : public ClusterActions, public SessionSink {
     of.sessions().SetSink(session, this);
     return session;
   }
-  void Send(ExecutorId executor, Command command) override {
+  void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override {
+    if (weigh) charges[executor].emplace_back(std::move(payer), weigh(command));
     if (const auto* c = std::get_if<PrepareLaunch>(&command)) seq[{executor, c->node}] = c->seq;
     if (const auto* c = std::get_if<PrepareReceive>(&command)) seq[{executor, c->node}] = c->seq;
     lines.push_back(fmt::format("e{} <- {}", executor, Text(command)));
@@ -159,6 +162,9 @@ class Recorder : public ClusterActions, public SessionSink {
   bool turn_wanted = false;
   std::string bound;                 // how the latest program was bound
   std::function<void()> on_watched;  // called at the next one
+  // What a command counts for, if tests weigh them; and what is charged until they clear it.
+  std::function<int64_t(const Command&)> weigh;
+  std::map<ExecutorId, std::vector<MemoryCharge>> charges;
   bool keeps_fetched = false;
   std::vector<BytesRef> kept;
   Lines lines;

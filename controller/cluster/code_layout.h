@@ -53,6 +53,7 @@ struct CodeLayout {
   std::vector<Output> outputs;            // by result
   std::vector<Reservation> reservations;  // for a launch
   size_t command_bytes = 0;               // the size of its largest command (command_bytes.h)
+  size_t install_bytes = 0;               // about that of the command that installs it
   size_t runs = 0;                        // nodes that run it and have not ended
   // Of a program's sequence: its session, and the bytes counted there until it is forgotten.
   SessionId session;

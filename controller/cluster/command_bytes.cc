@@ -31,6 +31,11 @@ size_t SequenceBytes(const Sequence& sequence) {
 
 }  // namespace
 
+size_t InstallBytes(const ExecutableSpec& spec) {
+  if (spec.sequence != nullptr) return SequenceBytes(*spec.sequence);
+  return spec.code == nullptr ? 0 : spec.code->size();
+}
+
 size_t CommandBytes(const ExecutableSpec& spec, size_t devices) {
   constexpr size_t kOthers = 64 << 10;
   size_t prepare = spec.parameters.size() * devices * (kNumber + kSmall);
@@ -40,10 +45,7 @@ size_t CommandBytes(const ExecutableSpec& spec, size_t devices) {
   const size_t failed = spec.sequence == nullptr ? 0 : 3 * kMessage;
   const size_t launch = spec.parameters.size() * (kSmall + failed) + kTextBytes +
                         spec.outputs.size() * devices * (kMessage + kNumber + kSmall);
-  const size_t install = spec.sequence != nullptr ? SequenceBytes(*spec.sequence)
-                         : spec.code != nullptr   ? spec.code->size()
-                                                  : 0;
-  return kOthers + std::max({prepare, launch, install});
+  return kOthers + std::max({prepare, launch, InstallBytes(spec)});
 }
 
 absl::Status CheckCommands(const ExecutableSpec& spec, size_t bytes, size_t most) {

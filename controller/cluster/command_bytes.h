@@ -10,6 +10,8 @@
 
 namespace fairway {
 
+// About the bytes of the command that installs the code.
+size_t InstallBytes(const ExecutableSpec& spec);
 // The most bytes that any command which installs, prepares or launches the code has on a link, for
 // `devices` of one executor.
 size_t CommandBytes(const ExecutableSpec& spec, size_t devices);

@@ -2,17 +2,98 @@
 // Commands to executors, with the frees that go before them.
 #include "controller/cluster/commands.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
+
+Cluster::Commands::Commands(State& state)
+    : memory_(std::make_shared<MemoryBudget>(state.options.command_memory, state.options.memory)),
+      s(state) {}
+
+std::shared_ptr<MemoryBudget> Cluster::Commands::Share() const {
+  return std::make_shared<MemoryBudget>(memory_);
+}
+
+bool Cluster::Commands::Wait(SessionId session) const {
+  const auto has = s.holdings.find(session);
+  return has != s.holdings.end() && has->second.commands->used() > s.options.least_commands &&
+         has->second.commands->over();
+}
+
+int64_t Cluster::Commands::BytesOf(const Node& node) const {
+  constexpr size_t kBrief = 256;  // not worth a look at the executors
+  size_t bytes = 0;
+  if (node.kind == NodeKind::kLaunch) {
+    const auto count = [&](ExecutableId id, size_t install) {
+      for (size_t p = 0; install > kBrief && p < node.layout->parts.size(); ++p) {
+        const Executor& executor = s.executors.at(node.layout->parts[p].executor);
+        bytes += executor.installs.contains(id) ? 0 : install;
+      }
+    };
+    count(node.executable->id, node.layout->install_bytes);
+    for (const ExecutableId part : node.executable->parts)
+      count(part, s.layouts.at(part).install_bytes);
+  } else if (node.is_upload && s.transfers.IsInline(node)) {
+    for (const Reservation& r : node.reservations) bytes += static_cast<size_t>(r.output);
+    // Each of its executors gets each blob once at most. (Stored bytes are taken when it begins.)
+    size_t blobs = 0;
+    for (const BytesRef& blob : node.blobs) blobs += blob == nullptr ? 0 : blob->size();
+    if (blobs > 0) bytes = std::min(bytes, blobs * s.islands.at(node.island).executors.size());
+  }
+  // The record of an upload counts bytes that do not go with its commands.
+  constexpr size_t kUpload = 1024;
+  return static_cast<int64_t>(bytes + (node.is_upload ? kUpload : node.record_bytes));
+}
+
+bool Cluster::Commands::HasRoom(const Node& node, int64_t bytes, int64_t planned) const {
+  const MemoryBudget& has = *s.holdings.at(node.session).commands;
+  const int64_t least = s.options.least_commands;
+  if (has.used() + planned + bytes <= least || has.HasRoom(planned + bytes)) return true;
+  return planned == 0 && has.used() <= 16 * least &&
+         memory_->room() >= s.options.command_memory / 2;
+}
+
+absl::Status Cluster::Commands::TooMuch(const Node& node) const {
+  constexpr double kMiB = 1 << 20;
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "{}: its commands take about {:.1f} MiB of the controller's memory, this session's commands "
+      "that executors have not taken {:.1f} MiB, and {:.1f} of the {:.1f} MiB for those of all "
+      "sessions are left; one session's may take as much as is left to others. It has waited for "
+      "{} s. An executor may be stopped, or slow (`fairway status`): wait for results before more "
+      "work is sent there, or use other devices",
+      node.name, BytesOf(node) / kMiB, s.holdings.at(node.session).commands->used() / kMiB,
+      memory_->room() / kMiB, s.options.command_memory / kMiB, s.options.command_grace_ms / 1000);
+}
+
+void Cluster::Commands::Tick(int64_t now_ms) {
+  for (auto& [id, island] : s.islands) {
+    if (Planted(Bug::kHeldForEver)) continue;
+    const std::vector<NodeId> held = s.admission.TryHeldAgain(id);
+    std::erase_if(island.held_since, [&](const auto& entry) {
+      return !std::ranges::binary_search(held, entry.first);
+    });
+    if (held.empty()) continue;
+    s.to_pump.insert(id);
+    for (const NodeId node : held) {
+      const int64_t since = island.held_since.try_emplace(node, now_ms).first->second;
+      if (now_ms - since < s.options.command_grace_ms) continue;
+      Node* const waits = s.FindNode(node);
+      if (waits != nullptr && !HasRoom(*waits, BytesOf(*waits)))
+        s.nodes.Fail(*waits, TooMuch(*waits), node);
+    }
+  }
+}
 
 void Cluster::Commands::Flush(Executor& executor) {
   if (executor.frees.empty()) return;
   FreeGroups command{std::move(executor.frees)};
   executor.frees.clear();
-  if (executor.serves()) s.actions->Send(executor.id, std::move(command));
+  if (executor.serves()) s.actions->Send(executor.id, std::move(command), nullptr);
 }
 
 void Cluster::Commands::Free(Executor& executor, GroupId group) {
@@ -25,17 +106,20 @@ void Cluster::Commands::FlushAll() {
   for (const ExecutorId id : std::exchange(with_frees_, {})) Flush(s.executors.at(id));
 }
 
-void Cluster::Commands::Send(Executor& executor, Command command) {
+void Cluster::Commands::Send(Executor& executor, Command command, SessionId payer) {
   s.Charge(1);
   Flush(executor);
-  if (executor.serves()) s.actions->Send(executor.id, std::move(command));
+  if (!executor.serves()) return;
+  const auto has = s.holdings.find(payer);
+  s.actions->Send(executor.id, std::move(command),
+                  has == s.holdings.end() ? nullptr : has->second.commands);
 }
 
 void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
                                 const std::vector<int32_t>& devices, Node& node) {
   auto [install, absent] = executor.installs.try_emplace(spec.id);
   if (absent && spec.sequence != nullptr) {
-    Send(executor, InstallSequence{spec.id, spec.sequence});
+    Send(executor, InstallSequence{spec.id, spec.sequence}, node.session);
   } else if (absent) {
     InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0};
     const std::vector<CodeLayout::Part>& parts = s.layouts.at(spec.id).parts;
@@ -44,7 +128,7 @@ void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
       const ExecutorSpec& member = s.executors.at(parts[p].executor).spec;
       command.members.push_back({member.data_endpoint, member.incarnation});
     }
-    Send(executor, std::move(command));
+    Send(executor, std::move(command), node.session);
   }
   if (install->second.installed) return;
   install->second.waiters.push_back({node.id, node.attempt});

@@ -29,8 +29,8 @@ void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status sta
                         1);
     for (const Participant& other : node.participants) {
       if (!other.done && !Planted(Bug::kNoAbandon))
-        s.commands.Send(s.executors.at(other.executor),
-                        AbandonLaunch{node.launch_id, last, failed});
+        s.commands.Send(s.executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed},
+                        node.session);
     }
   }
   if (had_ended) return;  // it has ended, and was lost since

@@ -96,6 +96,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     places.push_back({seat.executor, seat.ordinal, spec.devices[i], 0});
     AddReservation(layout.reservations, spec.devices[i], 0, spec.temp_bytes, i);
   }
+  layout.install_bytes = InstallBytes(spec);
   for (const CodeLayout::Part& part : layout.parts)
     layout.command_bytes = std::max(layout.command_bytes, CommandBytes(spec, part.ordinals.size()));
   const ValueType* last = nullptr;
@@ -153,7 +154,8 @@ std::set<ExecutableId> Cluster::Executables::InUse() const {
 void Cluster::Executables::Forget(ExecutableId id) {
   const Operation operation(*state_);
   for (auto& [executor_id, executor] : state_->executors) {
-    if (executor.installs.erase(id) > 0) state_->commands.Send(executor, DropExecutable{id});
+    if (executor.installs.erase(id) > 0)
+      state_->commands.Send(executor, DropExecutable{id}, SessionId());
   }
   state_->launches.Undefine(id);
 }

@@ -15,6 +15,7 @@
 #include <absl/container/btree_map.h>
 
 #include "base/ids.h"
+#include "base/memory_budget.h"
 #include "base/shared_vector.h"
 #include "base/status.h"
 #include "controller/cluster/actions.h"
@@ -57,6 +58,8 @@ struct Stake {
 // The nodes and groups of a session, which may outlive it: launched work runs to its end.
 struct Holdings {
   std::set<NodeId> nodes;  // that have not ended
+  // Its share of the memory for commands that executors do not have yet (Commands).
+  std::shared_ptr<MemoryBudget> commands;
   std::map<IslandId, Stake> stakes;
 };
 

@@ -18,7 +18,7 @@ Group& Cluster::Groups::Make(SessionId session, IslandId island, DType dtype,
 Group& Cluster::Groups::Insert(std::unique_ptr<Group> group) {
   Group& made = *group;
   s.all_groups.emplace(made.id, std::move(group));
-  Stake& stake = s.StakeOf(s.holdings[made.session], made.island);
+  Stake& stake = s.StakeOf(s.HoldingsOf(made.session), made.island);
   made.stake = &stake;
   made.next = stake.groups;
   if (made.next != nullptr) made.next->previous = &made;

@@ -16,7 +16,7 @@ Cluster::Sessions::Backlog Cluster::Sessions::BacklogOf(SessionId id) const {
   const auto has = state_->holdings.find(id);
   if (has == state_->holdings.end()) return {};
   Backlog backlog{has->second.nodes.size(), it->second.node_records.bytes(), RecordRoom(),
-                  it->second.fetching};
+                  it->second.fetching, state_->commands.Wait(id)};
   for (const NodeId node_id : has->second.nodes) {
     const Node& node = *state_->all_nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;
@@ -79,6 +79,7 @@ ClusterCounts Cluster::Inspection::counts() const {
   counts.inline_hits = s.transfers.inline_hits;
   for (const auto& [id, session] : s.sessions) counts.stored_bytes += session.stored.bytes();
   counts.executor_fetches = s.transfers.executor_fetches;
+  counts.command_bytes = s.commands.bytes();
   return counts;
 }
 

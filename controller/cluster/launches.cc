@@ -128,7 +128,7 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   for (const ExecutableId part : spec.parts)
     s.commands.Install(executor, s.executables.at(part), command.devices, node);
   s.commands.Install(executor, spec, command.devices, node);
-  s.commands.Send(executor, std::move(command));
+  s.commands.Send(executor, std::move(command), node.session);
 }
 
 void Cluster::Launches::MaybeArrived(Node& node) {
@@ -184,7 +184,7 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
     if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
     const ExecutorId id = node.participants[p].executor;
     command.inline_shards = std::move(inline_shards[p]);
-    s.commands.Send(s.executors.at(id), command);
+    s.commands.Send(s.executors.at(id), command, node.session);
   }
   Launched(node);
 }

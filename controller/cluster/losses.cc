@@ -279,7 +279,7 @@ void Cluster::Losses::DropShared(const std::vector<Executor*>& lost) {
       if (install == executor.installs.end()) continue;
       if (!install->second.installed) ++executor.dropped[id];
       executor.installs.erase(install);
-      s.commands.Send(executor, DropExecutable{id});
+      s.commands.Send(executor, DropExecutable{id}, SessionId());
     }
   }
 }

@@ -47,7 +47,7 @@ Node& Cluster::Nodes::InsertNode(std::unique_ptr<Node> node) {
   const SessionId session = node->session;
   Node& made = *node;
   s.all_nodes.emplace(made.id, std::move(node));
-  Holdings& has = s.holdings[session];
+  Holdings& has = s.HoldingsOf(session);
   has.nodes.insert(has.nodes.end(), made.id);  // it is the youngest
   ++s.StakeOf(has, made.island).nodes;
   return made;
@@ -212,7 +212,7 @@ void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
   if (node.kind == NodeKind::kLaunch) s.islands.at(node.island).sequencer.Forget(node.id);
   for (const Participant& p : node.participants) {
     Executor& executor = s.executors.at(p.executor);
-    s.commands.Send(executor, CancelNode{node.id, cause});
+    s.commands.Send(executor, CancelNode{node.id, cause}, node.session);
     executor.open.erase(p.seq);
   }
   if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);

@@ -41,6 +41,11 @@ struct ClusterOptions {
   // their clients have taken them. A session's fetches wait while it has more than it leaves to
   // others.
   int64_t fetched_memory = int64_t{512} << 20;
+  // The bytes of commands that executors have not reported to have. A session's nodes wait before
+  // their commands while it has more than it leaves to others, and fail after this time.
+  int64_t command_memory = int64_t{128} << 20;
+  int64_t least_commands = int64_t{64} << 10;  // may always be on their way
+  int64_t command_grace_ms = 30000;
   // Fetches of fewer bytes count with the records.
   int64_t counted_fetch_bytes = 256;
   // What the controller may hold for all sessions, of all kinds: records are a part of it, and

@@ -84,6 +84,8 @@ struct Island {
     int64_t step = 1;
   };
   std::map<SessionId, Stuck> stuck;
+  // Since when a node has waited for room for its commands (Commands::Tick).
+  std::map<NodeId, int64_t> held_since;
   size_t large = 0;       // nodes there with many pieces
   uint64_t moves = 0;     // grows when memory is given back, and when a node gets some
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted

@@ -51,6 +51,8 @@ class Cluster::Sessions {
     size_t record_bytes = 0;  // of its unfinished work
     size_t record_room = 0;   // bytes left for the records of all sessions
     int64_t fetching = 0;     // bytes of fetches under way from executors; they end by themselves
+    bool commands_wait = false;  // it has more bytes of commands that executors have not taken
+                                 // than it leaves to others
     // Whether its oldest node that was not launched waits for memory, or for bytes from the client,
     // rather than for device time.
     bool waits_for_memory = false;

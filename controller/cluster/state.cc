@@ -91,6 +91,12 @@ Group* Cluster::State::FindGroup(GroupId id) {
   return it == all_groups.end() ? nullptr : it->second.get();
 }
 
+Holdings& Cluster::State::HoldingsOf(SessionId session) {
+  const auto [it, absent] = holdings.try_emplace(session);
+  if (absent) it->second.commands = commands.Share();
+  return it->second;
+}
+
 Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
   const auto [it, absent] = has.stakes.try_emplace(island);
   if (absent) it->second.first_device = islands.at(island).first_device.value;

@@ -98,6 +98,8 @@ struct Cluster::State : Registry, Ledger, Turns {
   absl::StatusOr<IslandId> IslandOf(const Session& session,
                                     const std::vector<int32_t>& devices) const;
   // The session's stake on the island; makes it if it is new.
+  // What the session has; makes the record if there is none.
+  Holdings& HoldingsOf(SessionId session);
   Stake& StakeOf(Holdings& has, IslandId island) const;
   // Forgets the holdings of a session that has ended, once nothing is left of them.
   void ForgetHoldings(SessionId session);

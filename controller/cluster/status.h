@@ -60,8 +60,10 @@ struct ClusterCounts {
   uint64_t inline_hits = 0;
   size_t stored_bytes = 0;        // bytes of the stored uploads
   uint64_t executor_fetches = 0;  // fetches that went to an executor
-  uint64_t units = 0;             // of work (Cluster::units), since the start
-  uint64_t most_units = 0;        // of one operation or turn
+  // Bytes of sessions' commands that executors have not reported to have.
+  int64_t command_bytes = 0;
+  uint64_t units = 0;       // of work (Cluster::units), since the start
+  uint64_t most_units = 0;  // of one operation or turn
 };
 
 }  // namespace fairway

@@ -65,7 +65,7 @@ void Cluster::Transfers::PrepareSends(Node& node) {
     send.items.push_back({static_cast<int32_t>(i), from, std::nullopt});
     if (!node.pieces.empty()) send.items.back().box = node.pieces[i].from;
   }
-  for (auto& [id, send] : sends) s.commands.Send(s.executors.at(id), std::move(send));
+  for (auto& [id, send] : sends) s.commands.Send(s.executors.at(id), std::move(send), node.session);
   if (node.is_upload && !IsInline(node)) s.actions->OfferUpload(TransferOf(node), node.blobs);
 }
 
@@ -154,7 +154,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
     command.sources.push_back(std::move(source));
   }
   s.ChargeNamed(command.out.shards.size());
-  s.commands.Send(executor, std::move(command));
+  s.commands.Send(executor, std::move(command), node.session);
 }
 
 void Cluster::Transfers::EndTransfer(const Node& node) {
@@ -163,7 +163,7 @@ void Cluster::Transfers::EndTransfer(const Node& node) {
     if (Planted(Bug::kFreeUnderTransfer) && s.FindGroup(node.fetched.group) == nullptr) return;
     s.commands.Send(
         s.executors.at(s.FindGroup(node.fetched.group)->places[node.fetched.shard].executor),
-        EndSend{transfer});
+        EndSend{transfer}, node.session);
     return;
   }
   if (node.is_upload) {
@@ -177,7 +177,8 @@ void Cluster::Transfers::EndTransfer(const Node& node) {
     const ExecutorId source = s.FindGroup(from.group)->places[from.shard].executor;
     if (source != out.places[node.OutOf(i)].executor) sources.insert(source);
   }
-  for (const ExecutorId id : sources) s.commands.Send(s.executors.at(id), EndSend{transfer});
+  for (const ExecutorId id : sources)
+    s.commands.Send(s.executors.at(id), EndSend{transfer}, node.session);
 }
 
 void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) {
@@ -258,13 +259,15 @@ void Cluster::Transfers::StartFetch(Node& node) {
   session->second.fetching += node.pulling;
   s.Charge(static_cast<uint64_t>(std::min(place.bytes >> kFetchedBytesOfAUnit, kFetchUnits)));
   const TransferId transfer = TransferOf(node);
-  s.commands.Send(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
+  s.commands.Send(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}},
+                  node.session);
   s.actions->PullToHost(transfer, place.executor, 0, place.bytes);
   WakeFetch(node.session);
 }
 
 // A session of which nobody has anything may always begin one, whatever others have.
 bool Cluster::Transfers::MayFetch(const Session& session) const {
+  if (s.commands.Wait(session.id)) return false;
   if (session.fetched->used() == 0 && session.fetching == 0) return true;
   return session.fetching < s.options.fetching_bytes && !session.fetched->over();
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -247,8 +248,16 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
   }
   while (true) {
     if (!s.memory.TakeVictims(island, until)) return;
+    std::map<SessionId, int64_t> planned;  // bytes of the commands of those that are admitted
     const std::vector<NodeId> admitted =
-        s.admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
+        s.admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce, [&](NodeId id) {
+          const Node& node = *s.FindNode(id);
+          int64_t& bytes = planned[node.session];
+          const int64_t more = s.commands.BytesOf(node);
+          const bool may = s.commands.HasRoom(node, more, bytes);
+          if (may) bytes += more;
+          return may;
+        });
     for (const NodeId id : admitted) {
       Node& node = *s.FindNode(id);
       s.losses.open_losses > 0 ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);

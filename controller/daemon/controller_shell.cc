@@ -244,9 +244,10 @@ void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Rep
 
 // ---- ClusterActions ----
 
-void ControllerShell::Send(ExecutorId executor, Command command) {
+void ControllerShell::Send(ExecutorId executor, Command command,
+                           std::shared_ptr<MemoryBudget> payer) {
   inline_uploaded_bytes_ += InlineBytes(command);
-  hub_->Send(executor, std::move(command));
+  hub_->Send(executor, std::move(command), std::move(payer));
 }
 
 void ControllerShell::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {

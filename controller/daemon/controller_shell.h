@@ -79,7 +79,7 @@ class ControllerShell final : public ClusterActions,
   ControllerSnapshot Snapshot() const;
 
   // ClusterActions
-  void Send(ExecutorId executor, Command command) override;
+  void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override;
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kMaxLingeringBytes = 64 << 10;  // of waiting entries that linger
 
-NewLogEntry CommandEntry(ExecutorId executor, std::string body, bool lingers) {
+NewLogEntry CommandEntry(ExecutorId executor, std::string body, bool lingers,
+                         std::shared_ptr<MemoryBudget> payer) {
   NewLogEntry entry;
   entry.set = LogSetId::One(executor.value);
   entry.kind = EntryKind::kCommand;
@@ -23,6 +24,8 @@ NewLogEntry CommandEntry(ExecutorId executor, std::string body, bool lingers) {
   if (lingers) entry.flags |= kMayLinger;
   if (body.size() > kMaxEntryBytes) entry.flags |= kBulkEntry;
   entry.body = std::move(body);
+  const size_t bytes = kMaxEntryHeaderBytes + entry.body.size();
+  entry.charge = MemoryCharge(std::move(payer), static_cast<int64_t>(bytes));
   return entry;
 }
 
@@ -77,9 +80,10 @@ absl::Status IslandLinks::Resume(ExecutorId executor, Link* link, uint64_t versi
   return absl::OkStatus();
 }
 
-absl::Status IslandLinks::Append(ExecutorId executor, std::string body, bool lingers) {
+absl::Status IslandLinks::Append(ExecutorId executor, std::string body, bool lingers,
+                                 std::shared_ptr<MemoryBudget> payer) {
   Member& member = members_.at(executor);
-  NewLogEntry entry = CommandEntry(executor, std::move(body), lingers);
+  NewLogEntry entry = CommandEntry(executor, std::move(body), lingers, std::move(payer));
   FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body.size()));
   if (!member.child) {
     const bool first = Planted(Bug::kOvertakeWaiting) && !member.waiting.empty();
@@ -203,6 +207,14 @@ size_t IslandLinks::open() const {
   size_t open = head_.log().open().size();
   for (const auto& [id, member] : members_) open += member.waiting.size();
   return open;
+}
+
+int64_t IslandLinks::charged_bytes() const {
+  int64_t charged = head_.log().charged_bytes();
+  for (const auto& [id, member] : members_) {
+    for (const NewLogEntry& entry : member.waiting) charged += entry.charge.bytes();
+  }
+  return charged;
 }
 
 absl::Status IslandLinks::CheckInvariants() const {

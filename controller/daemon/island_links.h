@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,9 +58,11 @@ class IslandLinks {
   absl::Status Resume(ExecutorId executor, Link* link, uint64_t version, LogNumber applied);
 
   // Appends a COMMAND for a member. A command that `lingers` lets the executor begin nothing, so it
-  // leaves together with another one, or once there are many bytes of them, or with SendAll.
+  // leaves together with another one, or once there are many bytes of them, or with SendAll. The
+  // entry's bytes are taken from `payer` until it is concluded, or its executor has left.
   // INVALID_ARGUMENT: the body is longer than an entry may be.
-  absl::Status Append(ExecutorId executor, std::string body, bool lingers);
+  absl::Status Append(ExecutorId executor, std::string body, bool lingers,
+                      std::shared_ptr<MemoryBudget> payer = nullptr);
 
   // Takes a report of the log from a member.
   // INVALID_ARGUMENT: the bytes are no report, or the executor lies. Nothing has changed then, and
@@ -79,6 +82,8 @@ class IslandLinks {
 
   // The number of entries that are not concluded, with those that wait for a version.
   size_t open() const;
+  // The bytes of these that somebody is charged for. For tests.
+  int64_t charged_bytes() const;
   // INTERNAL. For tests.
   absl::Status CheckInvariants() const;
 

@@ -403,5 +403,31 @@ TEST_F(IslandLinksTest, AnExecutorThatIsBehindWhatItSaidOrBeyondWhatItWasSentDoe
   EXPECT_EQ(resume(1, 2), absl::StatusCode::kFailedPrecondition);
 }
 
+// What an executor does not take is charged to whoever had it sent.
+TEST_F(IslandLinksTest, AnEntryIsChargedUntilItIsConcludedOrItsExecutorHasLeft) {
+  const auto payer = std::make_shared<MemoryBudget>(1 << 20);
+  const auto append = [&](uint32_t id) {
+    ASSERT_TRUE(links_.Append(ExecutorId(id), std::string(100, 'b'), false, payer).ok());
+  };
+  Registration& one = Join(1);
+  Join(2);
+  append(1);  // it waits for a version
+  EXPECT_EQ(payer->used(), 121);
+  Send();
+  append(1);
+  append(2);
+  EXPECT_EQ(payer->used(), 363);
+  EXPECT_EQ(links_.charged_bytes(), 363);
+  Send();
+  one.Deliver();
+  EXPECT_EQ(payer->used(), 363) << "nobody knows yet that they came";
+  ASSERT_TRUE(Report(1).ok());
+  EXPECT_EQ(payer->used(), 121);
+  links_.Leave(ExecutorId(2));
+  Send();
+  EXPECT_EQ(payer->used(), 0);
+  EXPECT_EQ(links_.charged_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace fairway

@@ -186,7 +186,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
     }
     DeclareLost(*old, old->link_cause.empty() ? "it registered anew" : old->link_cause);
   }
-  std::vector<std::pair<ExecutorId, Command>> early;
+  std::vector<Early> early;
   early_ = &early;
   const auto id = events_->OnExecutorUp(*spec);
   early_ = nullptr;
@@ -232,7 +232,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   executor->island = island.get();
   island->links.Join(*id, peer.link.get());
   SendSoon(*island);
-  for (auto& [to, command] : early) Send(to, std::move(command));
+  for (Early& one : early) Send(one.executor, std::move(one.command), std::move(one.payer));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
                spec->island, spec->num_devices, spec->platform_name, message.host(), message.pid());
 }
@@ -405,10 +405,10 @@ void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
   DeclareLost(*executor, how, LogText(died));
 }
 
-void WorkerHub::Send(ExecutorId id, Command command) {
+void WorkerHub::Send(ExecutorId id, Command command, std::shared_ptr<MemoryBudget> payer) {
   const auto it = executors_.find(id);
   if (it == executors_.end() || !IsUp(*it->second)) {
-    if (early_ != nullptr) early_->emplace_back(id, std::move(command));
+    if (early_ != nullptr) early_->push_back({id, std::move(command), std::move(payer)});
     return;
   }
   Executor& executor = *it->second;
@@ -418,7 +418,8 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   // Commands that let the executor begin nothing leave together with one that does.
   const bool lingers =
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
-  if (const absl::Status status = executor.island->links.Append(id, *std::move(body), lingers);
+  if (const absl::Status status =
+          executor.island->links.Append(id, *std::move(body), lingers, std::move(payer));
       !status.ok())
     return RefuseCommand(executor, status);
   ++commands_sent_;
@@ -478,6 +479,12 @@ size_t WorkerHub::open_entries() const {
   size_t open = 0;
   for (const auto& [name, island] : islands_) open += island->links.open();
   return open;
+}
+
+int64_t WorkerHub::charged_bytes() const {
+  int64_t charged = 0;
+  for (const auto& [name, island] : islands_) charged += island->links.charged_bytes();
+  return charged;
 }
 
 absl::Status WorkerHub::CheckInvariants() const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "async/loop.h"
+#include "base/memory_budget.h"
 #include "base/status.h"
 #include "controller/compile/compile_service.h"
 #include "controller/daemon/island_links.h"
@@ -89,8 +90,9 @@ class WorkerHub {
   // the latest. Drops the command if the executor is not registered: its loss is then on its way to
   // OnExecutorLost. The core must refuse (RESOURCE_EXHAUSTED) what would need a command that is too
   // long for a frame. If one comes all the same, neither it nor anything still unsent is sent: the
-  // executor's registration ends, and the cause names the sizes.
-  void Send(ExecutorId executor, Command command);
+  // executor's registration ends, and the cause names the sizes. The command's bytes are taken from
+  // `payer` until the executor has reported that it has the command, or is lost.
+  void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer = nullptr);
 
   // Sends the answer to a callback at once. Drops it if the executor is not registered. If it is
   // too long, the program gets RESOURCE_EXHAUSTED instead.
@@ -142,6 +144,8 @@ class WorkerHub {
   uint64_t links_resumed() const { return links_resumed_; }
   // Entries of the logs that are not concluded.
   size_t open_entries() const;
+  // The bytes of these that somebody is charged for. For tests.
+  int64_t charged_bytes() const;
   // INTERNAL: a log breaks one of its invariants. For tests.
   absl::Status CheckInvariants() const;
 
@@ -152,6 +156,11 @@ class WorkerHub {
   struct Island;
   struct Supervisor;
   struct Compilation;
+  struct Early {
+    ExecutorId executor;
+    Command command;
+    std::shared_ptr<MemoryBudget> payer;
+  };
   struct PulseRecord {
     uint64_t peer = 0;
     std::string host;
@@ -241,7 +250,7 @@ class WorkerHub {
   uint64_t links_resumed_ = 0;
   bool stopping_ = false;  // losses are expected
   // Commands that the owner sends while it registers an executor; nullptr at other times.
-  std::vector<std::pair<ExecutorId, Command>>* early_ = nullptr;
+  std::vector<Early>* early_ = nullptr;
 };
 
 }  // namespace fairway

@@ -52,7 +52,7 @@ Report TestCluster::Ended(ExecutorId, uint64_t seq) {
   return report;
 }
 
-void TestCluster::Send(ExecutorId executor, Command command) {
+void TestCluster::Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget>) {
   const auto install = [&](ExecutableId id) {
     work_.push_back({executor,
                      [id] {

@@ -52,7 +52,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   std::vector<std::string> log;  // one line per action, in order
 
   // ClusterActions
-  void Send(ExecutorId executor, Command command) override;
+  void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override;
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;

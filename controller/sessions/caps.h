@@ -53,13 +53,15 @@ struct SessionCaps {
   // answer, which the controller holds until the client reads it.
   int64_t max_fetching = int64_t{256} << 20;
 
+  // It also stops while its commands that executors have not taken hold more than its share.
+  //
   // While the session waits for memory or for bytes, the caps are higher: one of the next requests
   // may free the memory or bring the bytes.
   bool MayRead(const Cluster::Sessions::Backlog& backlog,
                const PendingCompilations& compiling) const {
     if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)
       return false;
-    if (backlog.fetching >= max_fetching) return false;
+    if (backlog.fetching >= max_fetching || backlog.commands_wait) return false;
     const size_t times = backlog.waits_for_memory || backlog.waits_for_bytes ? kTimesWaiting : 1;
     const size_t bytes = std::min(max_queued_bytes, std::max(backlog.record_room, kLeastBytes));
     return backlog.nodes <= times * max_queued_nodes && backlog.record_bytes <= times * bytes;

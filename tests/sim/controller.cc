@@ -30,6 +30,10 @@ void Controller::Settle() {
   const bool looks = world_.config.hostile == 0 || world_.steps % 64 == 0;
   absl::Status status = looks ? cluster_.inspection().CheckInvariants() : absl::OkStatus();
   if (looks && status.ok()) status = hub_.CheckInvariants();
+  if (const int64_t counted = cluster_.inspection().counts().command_bytes;
+      looks && status.ok() && counted != hub_.charged_bytes())
+    status = absl::InternalError(fmt::format(
+        "{} bytes of commands are counted, but the logs have {}", counted, hub_.charged_bytes()));
   if (!status.ok()) world_.Broken("invariant", "{}", Describe(status));
   CheckUnits();
   CheckLaunches();
@@ -152,7 +156,7 @@ void Controller::CheckLaunches() {
   launches_.clear();
 }
 
-void Controller::Send(ExecutorId executor, Command command) {
+void Controller::Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) {
   Member& member = members_.at(executor);
   if (const auto* prepare = std::get_if<PrepareLaunch>(&command)) {
     world_.Trace("  e{} <- prepare n{} seq {}", executor, prepare->node, prepare->seq);
@@ -175,7 +179,7 @@ void Controller::Send(ExecutorId executor, Command command) {
     for (const GroupId group : free->groups) world_.Trace("  e{} <- free g{}", executor, group);
   }
   member.machine->Expect(member.session, command);
-  hub_.Send(executor, std::move(command));
+  hub_.Send(executor, std::move(command), std::move(payer));
 }
 
 void Controller::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {

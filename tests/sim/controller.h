@@ -62,7 +62,7 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   void OnCallbackGivenUp(ExecutorId executor, uint64_t call) override;
 
   // ClusterActions
-  void Send(ExecutorId executor, Command command) override;
+  void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override;
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;

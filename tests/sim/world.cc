@@ -75,6 +75,13 @@ void World::Setup() {
     config.cluster.counted_fetch_bytes = 1;
     config.fetched_for = r.Percent(50) ? 1000 : 500000;
   }
+  // In some worlds little memory for commands; nodes that wait for it are patient. (A neighbour of
+  // hostile sessions would wait for them.)
+  if (config.operations % 3 == 0 && config.hostile == 0) {
+    config.cluster.command_memory = 128 << config.operations / 3 % 5;
+    config.cluster.least_commands = config.operations % 2 * 64;
+  }
+  config.cluster.command_grace_ms = 1000 * kSecond;
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);
