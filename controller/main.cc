@@ -45,7 +45,9 @@ constexpr int kMostLaunchesAhead = 1024;
 
 // What the controller holds for all sessions, of all kinds together (docs/design/0059-shares.md).
 // Whoever gives one kind more gives all of them as much.
-constexpr int64_t kSessionMemory = int64_t{832} << 20;
+constexpr int64_t kSessionMemory = int64_t{768} << 20;
+// Of these: for programs that are being compiled, and the messages to their compilers.
+constexpr int64_t kCompilingBytes = int64_t{256} << 20;
 // A quarter of the mappings that Linux allows a process by default.
 constexpr int64_t kMappedFiles = 16384;
 
@@ -231,6 +233,8 @@ AdminHooks Controller::Hooks() {
 
 void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory) {
   const auto messages = std::make_shared<MemoryBudget>(kMessageBytes, memory);
+  SessionCaps caps;
+  caps.compiling = std::make_shared<MemoryBudget>(kCompilingBytes, memory);
   callbacks_ = std::make_unique<CallbackGrpcService>(
       &loop_, CallbackLimits{.call_ms = flags_.callback_limit.count()},
       CallbackGrpcService::Executors{.answer =
@@ -244,7 +248,7 @@ void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudge
   shell_->set_callbacks(&callbacks_->router());
   door_ = std::make_unique<IfrtDoor>(
       &shell_->cluster(), &shell_->compiler(),
-      IfrtSessionOptions{.caps = {},
+      IfrtSessionOptions{.caps = caps,
                          .blocks = BlockPool::Make(0, spool),
                          .fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20, memory)});
   door_->set_callbacks(&callbacks_->router());
@@ -252,7 +256,7 @@ void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudge
                                             IfrtGrpcOptions{.spool = spool, .messages = messages});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),
-      NativeSessionOptions{.caps = {}, .server = "fairway-controller " FAIRWAY_VERSION});
+      NativeSessionOptions{.caps = caps, .server = "fairway-controller " FAIRWAY_VERSION});
   native_ = std::make_unique<NativeGrpcService>(&loop_, native_door_.get(),
                                                 NativeGrpcOptions{spool, messages});
 }

@@ -109,6 +109,7 @@ struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   bool ready = false;
   uint64_t last_use = 0;
   int64_t bytes = 0;
+  MemoryCharge charge;  // of its code, to whom pays for it
   std::shared_ptr<const std::string> code;
   std::string checksum;
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
@@ -141,10 +142,12 @@ absl::Status CheckRuns(const VirtualDevice& device, bool native) {
   return absl::OkStatus();
 }
 
-CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes)
+CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes,
+                               std::shared_ptr<MemoryBudget> memory)
     : cluster_(cluster),
       backend_(backend),
       cache_bytes_(cache_bytes),
+      memory_(std::make_shared<MemoryBudget>(kCodeBytes, std::move(memory))),
       alive_(std::make_shared<bool>(true)) {}
 
 CompileService::~CompileService() { *alive_ = false; }
@@ -228,21 +231,56 @@ void CompileService::Compiled(IslandId asked, const std::string& key, const Know
   if (result.status().code() == absl::StatusCode::kUnavailable) {
     if (const auto next = AskNext(*entry, asked)) return Ask(*next, key, program, options);
   }
+  absl::Status status = result.status();
+  if (status.ok()) {
+    entry->bytes = static_cast<int64_t>(result->code.size() + result->metadata.ByteSizeLong());
+    status = Charge(*entry, result->metadata.name());
+  }
   std::vector<Waiter> waiting = std::move(entry->waiting);
   entry->waiting.clear();
-  if (!result.ok()) {
+  if (!status.ok()) {
     entries_.erase(it);  // the next request tries again
-    for (const Waiter& waiter : waiting) waiter.done(result.status());
+    for (const Waiter& waiter : waiting) waiter.done(status);
     return;
   }
   entry->ready = true;
   entry->code = std::make_shared<const std::string>(std::move(result->code));
   entry->checksum = std::move(result->checksum);
   entry->metadata = std::make_shared<const v1::ExecutableMetadata>(std::move(result->metadata));
-  entry->bytes = static_cast<int64_t>(entry->code->size() + entry->metadata->ByteSizeLong());
   bytes_ += entry->bytes;
   for (Waiter& waiter : waiting) Answer(*entry, program, options, std::move(waiter));
-  Trim();
+  Trim([this] { return bytes_ <= cache_bytes_; });
+}
+
+std::shared_ptr<MemoryBudget> CompileService::ShareOf(SessionId session) {
+  std::shared_ptr<MemoryBudget> share = shares_[session].lock();
+  if (share == nullptr) shares_[session] = share = std::make_shared<MemoryBudget>(memory_);
+  return share;
+}
+
+absl::Status CompileService::Charge(Entry& entry, const std::string& name) {
+  std::erase_if(shares_, [](const auto& one) { return one.second.expired(); });
+  std::shared_ptr<MemoryBudget> share;
+  const auto find = [&] {
+    return std::ranges::any_of(entry.waiting, [&](const Waiter& waiter) {
+      share = ShareOf(waiter.target.session);
+      return share->HasRoom(entry.bytes);
+    });
+  };
+  if (find() || Trim(find)) {
+    entry.charge = MemoryCharge(std::move(share), entry.bytes);
+    return absl::OkStatus();
+  }
+  constexpr double kMiB = 1 << 20;
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "{}: its compiled code takes {:.1f} MiB of the controller's memory; the code that was "
+      "compiled for this session holds {:.1f} MiB, and {:.1f} of the {:.1f} MiB for the code "
+      "of all sessions are left; one session's may hold as much as is left to others: give up "
+      "executables that are no longer needed (jax.clear_caches()), or pass large constants as "
+      "arguments",
+      name, entry.bytes / kMiB, ShareOf(entry.session)->used() / kMiB, memory_->room() / kMiB,
+      kCodeBytes / kMiB);
 }
 
 std::set<ExecutableId> CompileService::InUse() {
@@ -252,8 +290,8 @@ std::set<ExecutableId> CompileService::InUse() {
   return out;
 }
 
-void CompileService::Trim() {
-  if (bytes_ <= cache_bytes_) return;
+bool CompileService::Trim(const std::function<bool()>& enough) {
+  if (enough()) return true;
   const std::set<ExecutableId> in_use = InUse();
   std::map<uint64_t, std::map<std::string, std::shared_ptr<Entry>>::iterator> unused;  // by age
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -263,14 +301,15 @@ void CompileService::Trim() {
     if (entry.ready && !used) unused.emplace(entry.last_use, it);
   }
   for (const auto& [age, it] : unused) {
-    if (bytes_ <= cache_bytes_) return;
     for (const auto& [devices, id] : it->second->placed) {
       cluster_->executables().Forget(id);
       entry_of_.erase(id);
     }
     bytes_ -= it->second->bytes;
     entries_.erase(it);
+    if (enough()) return true;
   }
+  return false;
 }
 
 std::vector<CompileService::Unused> CompileService::UnusedOn(IslandId island) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/memory_budget.h"
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/virtual_device.h"
@@ -77,11 +78,18 @@ class CompileService {
     IslandId island;
     std::vector<DeviceId> devices;  // cluster-wide, of the island, in the order of the assignment
   };
-  static constexpr int64_t kCacheBytes = int64_t{1} << 30;
+  static constexpr int64_t kCacheBytes = int64_t{256} << 20;
+  static constexpr int64_t kCodeBytes = int64_t{512} << 20;
 
   // Code that no session has a handle for is kept for later sessions until all code together passes
   // `cache_bytes`; then the code that was requested longest ago goes first.
-  CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes = kCacheBytes);
+  //
+  // All code counts in `memory`, or else may have kCodeBytes. A session pays for the code that was
+  // compiled for it, until nobody has a handle for the code and it is given up; others may use it.
+  // Code that would take more than its session's share (MemoryBudget) is not kept: whoever asked
+  // for it gets RESOURCE_EXHAUSTED, unless one of them has room to pay. Unused code goes first.
+  CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes = kCacheBytes,
+                 std::shared_ptr<MemoryBudget> memory = nullptr);
   ~CompileService();
 
   // `options.devices` is ignored. The target of portable code is the one device meant. `done` runs
@@ -130,7 +138,14 @@ class CompileService {
                 const v1::CompileOptions& options, absl::StatusOr<CompiledCode> result);
   // The island to ask next when `asked` had no worker for `entry`; nullopt: enough were asked.
   std::optional<IslandId> AskNext(Entry& entry, IslandId asked) const;
-  void Trim();
+  // Gives up code that nobody has a handle for, the oldest first, until enough() says so. Returns
+  // whether it did.
+  bool Trim(const std::function<bool()>& enough);
+  // The session's share of the memory for code.
+  std::shared_ptr<MemoryBudget> ShareOf(SessionId session);
+  // Charges the code to the first of its waiting sessions that has room for it.
+  // RESOURCE_EXHAUSTED: none has.
+  absl::Status Charge(Entry& entry, const std::string& name);
   std::set<ExecutableId> InUse();
   // Placed code on an island that no session has a handle for.
   struct Unused {
@@ -147,6 +162,8 @@ class CompileService {
   std::map<std::string, std::shared_ptr<Entry>> entries_;  // by content: program, options, platform
   std::map<ExecutableId, std::shared_ptr<Entry>> entry_of_;
   std::map<ExecutableId, std::weak_ptr<const void>> held_;
+  const std::shared_ptr<MemoryBudget> memory_;  // of all code
+  std::map<SessionId, std::weak_ptr<MemoryBudget>> shares_;
   std::shared_ptr<bool> alive_;  // false once the service has ended, for answers that come later
   int64_t bytes_ = 0;
   uint64_t next_id_ = 1;

@@ -276,6 +276,62 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
   EXPECT_FALSE(cluster.executables().Has(a));
 }
 
+TEST_F(CompileServiceTest, ASessionHasNoMoreCodeThanItLeavesToOthers) {
+  Cluster& cluster = cluster_.cluster();
+  struct Backend : CompileBackend {
+    void Compile(SessionId, IslandId, std::shared_ptr<const std::string>, v1::CompileOptions,
+                 std::function<void(absl::StatusOr<CompiledCode>)> done) override {
+      waiting.push_back(std::move(done));
+    }
+    void Answer() {
+      CompiledCode code = TestCode(1, 1, 1);
+      code.code = std::string(1000, 'c');
+      std::exchange(waiting, {}).at(0)(std::move(code));
+    }
+    std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> waiting;
+  } backend;
+  const auto memory = std::make_shared<MemoryBudget>(8000);
+  CompileService service(&cluster, &backend, CompileService::kCacheBytes, memory);
+  const SessionId other = cluster.sessions().Open("t").value();
+  std::map<SessionId, std::string> said;
+  const auto ask = [&](SessionId session, const std::string& program) {
+    service.Compile(Known(program), Options(1),
+                    {session, devices_[0].island_id, {devices_[0].device}},
+                    [&, session](absl::StatusOr<CompiledProgram> result) {
+                      said[session] = Describe(result.status());
+                      if (result.ok())
+                        (void)cluster.executables().Bind(session, 0, result->id, {0}).value();
+                    });
+  };
+  const auto compile = [&](SessionId session, const std::string& program) {
+    ask(session, program);
+    backend.Answer();
+    return said[session];
+  };
+  EXPECT_EQ(compile(session_, "a"), "OK");
+  EXPECT_EQ(compile(session_, "b"), "OK");
+  EXPECT_EQ(compile(session_, "c"), "OK");
+  EXPECT_THAT(compile(session_, "d"),
+              HasSubstr("RESOURCE_EXHAUSTED: jit_f: its compiled code takes"));
+  EXPECT_EQ(compile(other, "e"), "OK") << "it left some to others";
+
+  // What two want is paid by the one that can.
+  ask(session_, "f");
+  ask(other, "f");
+  const int64_t before = memory->used();
+  backend.Answer();
+  EXPECT_EQ(said[session_], "OK");
+  EXPECT_EQ(said[other], "OK");
+  EXPECT_GT(memory->used(), before + 1000);
+
+  // Code that nobody has goes when somebody needs the room.
+  cluster.sessions().Close(session_);
+  const SessionId third = cluster.sessions().Open("t").value();
+  EXPECT_EQ(compile(third, "g"), "OK");
+  EXPECT_EQ(compile(third, "h"), "OK");
+  EXPECT_LE(memory->used(), 6000);
+}
+
 TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUncompiled) {
   Cluster& cluster = cluster_.cluster();
   for (const char* program : {"a", "b", "c", "d"}) {

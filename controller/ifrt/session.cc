@@ -45,6 +45,7 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
       errors_(cluster, session),
       destroyed_contexts_(std::make_shared<UserContext::Destroyed>()),
       next_future_(kFirstFuture),
+      compiling_(options_.caps.compiling),
       alive_(std::make_shared<bool>(true)) {
   cluster_->sessions().SetSink(session_, this);
 }

@@ -46,6 +46,7 @@ NativeSession::NativeSession(SessionId session, Cluster* cluster, CompileService
       shell_(shell),
       options_(options),
       errors_(cluster, session),
+      compiling_(options_.caps.compiling),
       alive_(std::make_shared<bool>(true)) {
   cluster_->sessions().SetSink(session_, this);
 }
