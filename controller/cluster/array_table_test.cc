@@ -89,6 +89,30 @@ TEST_F(RecordMemoryTest, OneSessionsArraysHoldAsMuchAsIsLeftToOthers) {
   EXPECT_GT(Fill(other_, 2000), 10);
 }
 
+TEST_F(RecordMemoryTest, WhatAFrontDoorHoldsCountsWithTheRecords) {
+  constexpr size_t kHalf = 200 * ArrayTable::kSmallest;
+  EXPECT_TRUE(cluster_->sessions().CountDoor(one_, kHalf).ok());
+  EXPECT_EQ(Fill(one_, 1), 0);
+  EXPECT_EQ(cluster_->sessions().CountDoor(one_, kHalf + 2000).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(cluster_->sessions().CountDoor(other_, 1000).ok());
+  EXPECT_EQ(Describe(cluster_->inspection().CheckInvariants()), "OK");
+  EXPECT_TRUE(cluster_->sessions().CountDoor(one_, 0).ok());
+  EXPECT_GT(Fill(one_, 1), 150);
+}
+
+TEST_F(RecordMemoryTest, SessionsWithTheSameDevicesShareTheirList) {
+  const auto list = [&](SessionId session) {
+    return cluster_->sessions().SharedDevices(session).begin();
+  };
+  EXPECT_EQ(list(one_), list(other_));
+  ASSERT_TRUE(cluster_->fleet().ExecutorUp(Worker("wb", "ib", 1)).ok());
+  const SessionId later = actions_.Open(*cluster_);
+  EXPECT_NE(list(later), list(one_));
+  EXPECT_EQ(cluster_->sessions().Devices(one_).size(), 1u);
+  EXPECT_EQ(cluster_->sessions().Devices(later).size(), 2u);
+}
+
 TEST_F(RecordMemoryTest, ARequestOfManyArraysIsRefusedWhole) {
   const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
   ASSERT_TRUE(cluster_->arrays().Put(one_, 1, spec, {0}).ok());

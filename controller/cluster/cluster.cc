@@ -67,6 +67,7 @@ absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
   session.fetched = s.transfers.Share();
+  std::vector<VirtualDevice> devices;
   for (size_t slice = 0; slice < islands.size(); ++slice) {
     ++s.islands.at(islands[slice]->id).sessions;
     std::vector<const Executor*> executors;
@@ -76,7 +77,7 @@ absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
     for (const Executor* executor : executors) {
       for (int ordinal = 0; ordinal < executor->spec.num_devices; ++ordinal) {
         VirtualDevice device;
-        device.id = static_cast<int32_t>(session.devices.size());
+        device.id = static_cast<int32_t>(devices.size());
         device.slice_index = static_cast<int32_t>(slice);
         device.local_ordinal = ordinal;
         device.island = islands[slice]->name;
@@ -90,10 +91,13 @@ absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
         device.device = DeviceId(executor->first_device.value + ordinal);
         device.island_id = islands[slice]->id;
         device.executor = executor->id;
-        session.devices.push_back(std::move(device));
+        devices.push_back(std::move(device));
       }
     }
   }
+  // Sessions with the same devices share one list, so their number costs no lists.
+  if (s.latest_devices.get() != devices) s.latest_devices = std::move(devices);
+  session.devices = s.latest_devices;
   const SessionId id = session.id;
   s.sessions.emplace(id, std::move(session));
   return id;
@@ -122,6 +126,16 @@ void Cluster::Sessions::Close(SessionId id) {
     closing->session.program_records.Remove(bytes);
   list.closing = std::move(closing);
   s.work.GoOn();
+}
+
+absl::Status Cluster::Sessions::CountDoor(SessionId id, size_t bytes) {
+  const auto it = state_->sessions.find(id);
+  if (it == state_->sessions.end()) return absl::OkStatus();
+  RecordCount& count = it->second.door_records;
+  count.Remove(count.bytes());
+  count.Add(bytes);
+  state_->Publish();
+  return state_->CheckDoorRoom(it->second);
 }
 
 bool Cluster::Sessions::Busy(SessionId session) const {

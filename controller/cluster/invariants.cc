@@ -81,7 +81,7 @@ absl::Status Cluster::Inspection::Invariants::CheckRecords() {
     total += session.arrays.bytes() + session.node_records.bytes() +
              session.program_records.bytes() + session.stored.bytes() +
              session.group_records.bytes() + session.watch_records.bytes() +
-             session.inlined_bytes.bytes();
+             session.inlined_bytes.bytes() + session.door_records.bytes();
     if (bytes == session.arrays.bytes() && programs == session.program_records.bytes())
       return absl::OkStatus();
     return Error(absl::StatusCode::kInternal,

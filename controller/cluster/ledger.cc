@@ -19,7 +19,13 @@ size_t Ledger::Room() const {
 namespace {
 
 size_t ArrayBytes(const Session& session) {
-  return session.arrays.bytes() + session.group_records.bytes();
+  return session.arrays.bytes() + session.group_records.bytes() + session.door_records.bytes();
+}
+
+// What the records of a session's arrays may hold even when others hold all the room: so one that
+// comes late, and needs little, is served.
+size_t LeastOfArrays(size_t record_memory) {
+  return std::min(size_t{64} << 10, record_memory / 1024);
 }
 
 }  // namespace
@@ -27,7 +33,8 @@ size_t ArrayBytes(const Session& session) {
 absl::Status Ledger::CheckRoom(const Session& session, size_t more) const {
   const size_t room = Room();
   const size_t has = ArrayBytes(session) + session.program_records.bytes();
-  if (has + 2 * more * ArrayTable::kSmallest <= room) return absl::OkStatus();
+  if (has + 2 * more * ArrayTable::kSmallest <= std::max(room, LeastOfArrays(record_memory)))
+    return absl::OkStatus();
   const std::string programs =
       session.program_records.bytes() == 0
           ? ""
@@ -44,7 +51,7 @@ absl::Status Ledger::CheckRoom(const Session& session, size_t more) const {
 absl::Status Ledger::CheckMade(const Session& session, size_t made) const {
   const size_t room = Room();
   const size_t has = ArrayBytes(session) + session.program_records.bytes();
-  if (has + made <= room) return absl::OkStatus();
+  if (has + made <= std::max(room, LeastOfArrays(record_memory))) return absl::OkStatus();
   return Error(absl::StatusCode::kResourceExhausted,
                "the records of what this request makes hold {} MiB of the controller's memory so "
                "far, this session's arrays and programs {} MiB, and {} of the {} MiB for records "
@@ -63,6 +70,22 @@ absl::Status Ledger::CheckWatchRoom(const Session& session) const {
                "(--record-memory) are left; one session's may hold as much as is left to others: "
                "wait for fewer arrays at a time",
                session.watches.size(), has >> 10, room >> 20, record_memory >> 20);
+}
+
+absl::Status Ledger::CheckDoorRoom(const Session& session) const {
+  const size_t room = Room();
+  if (ArrayBytes(session) + session.program_records.bytes() <=
+      std::max(room, LeastOfArrays(record_memory)))
+    return absl::OkStatus();
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "this session's futures, user contexts and executables hold {} MiB of the controller's "
+      "memory, its arrays and programs {} MiB, and {} of the {} MiB for records of all sessions "
+      "(--record-memory) are left; one session's may hold as much as is left to others: ask for "
+      "the futures of earlier calls, and give up arrays and executables that are no longer needed",
+      session.door_records.bytes() >> 20,
+      (ArrayBytes(session) - session.door_records.bytes() + session.program_records.bytes()) >> 20,
+      room >> 20, record_memory >> 20);
 }
 
 absl::Status Ledger::CheckProgramRoom(const Session& session, const std::string& name,

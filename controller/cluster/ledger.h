@@ -52,6 +52,8 @@ struct Ledger {
   absl::Status CheckMade(const Session& session, size_t made) const;
   // RESOURCE_EXHAUSTED: the session's watches hold more than is left.
   absl::Status CheckWatchRoom(const Session& session) const;
+  // RESOURCE_EXHAUSTED: the session has more than is left, so its front door should hold no more.
+  absl::Status CheckDoorRoom(const Session& session) const;
   // RESOURCE_EXHAUSTED: there is no room for a program that takes `bytes` more.
   absl::Status CheckProgramRoom(const Session& session, const std::string& name,
                                 size_t bytes) const;

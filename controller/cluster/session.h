@@ -51,6 +51,7 @@ struct Session {
         group_records(records),
         watch_records(records),
         program_records(records),
+        door_records(records),
         stored(records),
         inlined_bytes(records) {}
 
@@ -69,6 +70,7 @@ struct Session {
   // Invariant: the bytes of programs, of their sequences until these are forgotten, and of programs
   // being bound.
   RecordCount program_records;
+  RecordCount door_records;  // what its front door said last (Sessions::CountDoor)
   std::unordered_map<uint64_t, size_t> binding;  // by key: bytes
   RecordCount stored;                            // invariant: the sum of Stored::bytes
   struct InlinedEntry {

@@ -41,6 +41,11 @@ class Cluster::Sessions {
   // The session of a node; nullopt: there is no such node.
   std::optional<SessionId> SessionOf(NodeId node) const;
 
+  // The session's front door holds this many bytes of records for its client beside the core's:
+  // they count with these. RESOURCE_EXHAUSTED: it should hold no more, because the session has more
+  // than it leaves to others.
+  absl::Status CountDoor(SessionId session, size_t bytes);
+
   // Whether an operation of the session is not over. Another operation would first complete it, in
   // one turn, however long. So front doors take the next request only when the session is not busy.
   bool Busy(SessionId session) const;

@@ -59,7 +59,8 @@ struct Cluster::State : Registry, Ledger, Turns {
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
   uint64_t next_session = 1;
-  uint64_t executions = 0;  // calls, for ClusterCounts
+  SharedVector<VirtualDevice> latest_devices;  // of the session that was opened last
+  uint64_t executions = 0;                     // calls, for ClusterCounts
 
   Commands commands{*this};
   Groups groups{*this};
@@ -97,9 +98,9 @@ struct Cluster::State : Registry, Ledger, Turns {
   // See Sessions::IslandOf.
   absl::StatusOr<IslandId> IslandOf(const Session& session,
                                     const std::vector<int32_t>& devices) const;
-  // The session's stake on the island; makes it if it is new.
   // What the session has; makes the record if there is none.
   Holdings& HoldingsOf(SessionId session);
+  // The session's stake on the island; makes it if it is new.
   Stake& StakeOf(Holdings& has, IslandId island) const;
   // Forgets the holdings of a session that has ended, once nothing is left of them.
   void ForgetHoldings(SessionId session);

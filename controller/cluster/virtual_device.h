@@ -29,6 +29,8 @@ struct VirtualDevice {
   DeviceId device;                        // never shown to clients
   IslandId island_id;
   ExecutorId executor;
+
+  friend bool operator==(const VirtualDevice&, const VirtualDevice&) = default;
 };
 
 // The island of the devices with these ids. INVALID_ARGUMENT: they are of several.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues: requests about devices and arrays, each with a success and an error.
 #include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 #include "controller/ifrt/dialogue.h"
 
 namespace fairway {
@@ -492,6 +493,32 @@ TEST_F(ArraysDialogue, DeletionIsTheBuffersNotTheHandles) {
   Ask("delete_array_request { array_handle: 99 }");
   EXPECT_THAT(Ask("check_future_request { future_handle: 2305843009213693953 }"),
               StartsWith("9 NOT_FOUND: there is no array 99"));
+}
+
+// A client that never asks for its futures.
+class FewRecordsDialogue : public Dialogue {
+ protected:
+  FewRecordsDialogue() : Dialogue(-1, size_t{256} << 10) {}
+};
+
+TEST_F(FewRecordsDialogue, FuturesThatNobodyAsksForHoldNoMoreThanIsLeftToOthers) {
+  Put(5, 0, "aaaa");
+  std::string answer;
+  int deleted = 0;
+  for (; deleted < 5000 && answer.find("RESOURCE_EXHAUSTED") == std::string::npos; ++deleted)
+    answer = Ask("delete_array_request { array_handle: 5 }");
+  EXPECT_THAT(answer, HasSubstr("RESOURCE_EXHAUSTED: the arrays were deleted: this session's "
+                                "futures, user contexts and executables hold"));
+  EXPECT_GT(deleted, 500);
+  EXPECT_LT(deleted, 800);
+  // Another one has room, and this one has again when it asks for some.
+  const SessionId other = cluster_.cluster().sessions().Open("t").value();
+  EXPECT_TRUE(cluster_.cluster().sessions().CountDoor(other, 1000).ok());
+  for (uint64_t future = 0; future < 100; ++future)
+    Ask(fmt::format("check_future_request {{ future_handle: {} }}", std::stoull(kFuture) + future));
+  EXPECT_THAT(Ask("delete_array_request { array_handle: 5 }"),
+              HasSubstr("delete_array_response { deletion_future_handle:"));
+  cluster_.cluster().sessions().Close(other);
 }
 
 TEST_F(ArraysDialogue, DestructFreesAndNamesUnknownHandles) {

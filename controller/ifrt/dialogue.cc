@@ -129,7 +129,8 @@ std::string Expanded(std::string text) {
   return text;
 }
 
-Dialogue::Dialogue(int64_t stored_array_bytes) : cluster_(0, stored_array_bytes) {
+Dialogue::Dialogue(int64_t stored_array_bytes, size_t record_memory)
+    : cluster_(0, stored_array_bytes, {}, record_memory) {
   session_ = cluster_.door().Open(kId, "tenant", this).value();
 }
 

@@ -35,8 +35,9 @@ class Dialogue : public testing::Test, public IfrtShell {
  protected:
   static constexpr uint64_t kId = 77;
 
-  // `stored_array_bytes` as in TestCluster.
-  explicit Dialogue(int64_t stored_array_bytes = -1);
+  // As in TestCluster.
+  explicit Dialogue(int64_t stored_array_bytes = -1,
+                    size_t record_memory = ClusterOptions().record_memory);
   // Checks that all that the client owned is gone, and that the cluster's rules hold.
   void TearDown() override;
 

@@ -111,6 +111,7 @@ void IfrtSession::Handle(Request& request) {
     const absl::Status status = fill(*response);
     Answer(std::move(call), status, std::move(response));
   };
+  (void)CountRecords();
   absl::Status status = refusal_.ok() ? CheckHandleLists(request) : refusal_;
   if (!status.ok()) return with([&](Response&) { return std::move(status); });
   switch (request.request_case()) {
@@ -237,6 +238,13 @@ void IfrtSession::Refuse(const absl::Status& status) {
     if (future.waiter.has_value()) asked.push_back(handle);
   }
   for (const uint64_t handle : asked) FutureEnded(handle, status);
+}
+
+absl::Status IfrtSession::CountRecords() {
+  constexpr size_t kFuture = 192, kEnd = 160, kContext = 112, kLoaded = 512;
+  return cluster_->sessions().CountDoor(
+      session_, futures_.size() * kFuture + ends_.size() * kEnd + contexts_.size() * kContext +
+                    loaded_.size() * kLoaded + destroyed_contexts_->ids.size() * sizeof(uint64_t));
 }
 
 uint64_t IfrtSession::MakeFuture(Future future) {

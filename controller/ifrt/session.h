@@ -135,6 +135,9 @@ class IfrtSession final : public SessionSink {
     const absl::Status status = fill(*response);
     Answer(std::move(call), status, std::move(response));
   }
+  // Counts what this holds for the client: futures, user contexts, executables. RESOURCE_EXHAUSTED:
+  // no more of these may be made.
+  absl::Status CountRecords();
   uint64_t MakeFuture(Future future);
   void FutureEnded(uint64_t handle, absl::Status status);
   // Tells the ends of executions that may be told, some now and the rest in later turns.

@@ -324,7 +324,9 @@ void IfrtSession::DeleteArrays(Call call, const xla::ifrt::proxy::DeleteArrayReq
                               Future future;
                               future.of_deletion = true;
                               future.status = ended;
-                              AnswerWith(std::move(call), [&](Response& r) {
+                              AnswerWith(std::move(call), [&](Response& r) -> absl::Status {
+                                if (const absl::Status room = CountRecords(); !room.ok())
+                                  return Annotate(room, "the arrays were deleted");
                                 r.mutable_delete_array_response()->set_deletion_future_handle(
                                     MakeFuture(std::move(future)));
                                 return absl::OkStatus();

@@ -77,6 +77,7 @@ void IfrtSession::Compile(Call call, xla::ifrt::proxy::CompileRequest& request) 
 absl::Status IfrtSession::FillCompiled(const CompiledProgram& program,
                                        const std::vector<int32_t>& devices, bool portable,
                                        Response& response) {
+  FAIRWAY_RETURN_IF_ERROR(CountRecords());
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
                            cluster_->executables().Bind(session_, 0, program.id, devices));
   Loaded& loaded = loaded_[handle];
@@ -138,8 +139,10 @@ std::vector<int32_t> IfrtSession::DevicesOf(
 absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
                                   const Call& call, Response& response) {
   const std::vector<uint64_t> out = ToVector(request.result_array_handle());
-  const bool fill_status = request.execute_options().fill_status();
   const uint64_t asked_status = request.result_status_handle();
+  const bool asks = request.execute_options().fill_status() || asked_status != 0;
+  const absl::Status room = asks ? CountRecords() : absl::OkStatus();  // for its future
+  const bool fill_status = request.execute_options().fill_status() && room.ok();
   uint64_t status_handle = asked_status;
   ExecuteOptions options;
   const absl::StatusOr<Loaded*> loaded = FindLoaded(request.loaded_executable_handle());
@@ -160,6 +163,7 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
     });
   }
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
+    FAIRWAY_RETURN_IF_ERROR(room);
     FAIRWAY_RETURN_IF_ERROR(loaded.status());
     options.non_donatable.assign(request.execute_options().non_donatable_input_indices().begin(),
                                  request.execute_options().non_donatable_input_indices().end());
@@ -180,7 +184,7 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
       if (asked_status == 0) futures_.erase(status_handle);  // the client does not learn of it
       ends_.Ended(number, result.status());
       TellEnds();
-    } else if (asked_status != 0) {
+    } else if (asked_status != 0 && room.ok()) {
       futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
     }
     return result.status();

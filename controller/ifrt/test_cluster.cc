@@ -37,8 +37,8 @@ BytesRef Zeros(int64_t bytes) {
 }  // namespace
 
 TestCluster::TestCluster(int64_t device_memory, int64_t stored_array_bytes,
-                         IfrtSessionOptions sessions)
-    : cluster_({.stored_array_bytes = stored_array_bytes}, this),
+                         IfrtSessionOptions sessions, size_t record_memory)
+    : cluster_({.stored_array_bytes = stored_array_bytes, .record_memory = record_memory}, this),
       compiler_(&cluster_, this),
       door_(&cluster_, &compiler_, sessions) {
   a = cluster_.fleet().ExecutorUp(Worker("wa", "ia", device_memory)).value();

@@ -24,7 +24,8 @@ class TestCluster : public ClusterActions, public CompileBackend {
   // `device_memory`: bytes per device; 0: no limit. `stored_array_bytes` as in ClusterOptions; by
   // default uploads go to their devices at once.
   explicit TestCluster(int64_t device_memory = 0, int64_t stored_array_bytes = -1,
-                       IfrtSessionOptions sessions = {});
+                       IfrtSessionOptions sessions = {},
+                       size_t record_memory = ClusterOptions().record_memory);
 
   Cluster& cluster() { return cluster_; }
   CompileService& compiler() { return compiler_; }

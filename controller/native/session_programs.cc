@@ -118,6 +118,8 @@ void NativeSession::Compile(uint64_t id, v1::Compile& compile) {
 
 absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                                  const std::vector<int32_t>& devices) {
+  constexpr size_t kCallable = 512;
+  FAIRWAY_RETURN_IF_ERROR(cluster_->sessions().CountDoor(session_, callables_.size() * kCallable));
   FAIRWAY_RETURN_IF_ERROR(
       cluster_->executables().Bind(session_, handle, program.id, devices).status());
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
