@@ -31,6 +31,8 @@ constexpr int kPingAfterMs = 60 * 1000;
 constexpr int kPingTimeoutMs = 120 * 1000;
 // Clients may ping this often, also between calls; a client that pings more often is disconnected.
 constexpr int kMinPingIntervalMs = 5 * 1000;
+constexpr int kLookaheadBytes = 1 << 20;
+constexpr int kFrameBytes = 1 << 20;  // of HTTP/2: fewer frames take less time
 
 // The reason why gRPC could not bind, which gRPC only logs.
 absl::Status BindError(const std::string& host, int port) {
@@ -106,6 +108,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinPingIntervalMs);
+  // What a client has sent and the controller does not read yet is in its memory, and counts for
+  // nobody. gRPC would let a fast client send up to 16 MiB ahead.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
   for (const Registration& registration : registrations) registration(&builder);
   auto server = builder.BuildAndStart();
   if (server == nullptr || bound == 0) return BindError(host, port);

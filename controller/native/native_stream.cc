@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/native/native_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <grpcpp/support/proto_buffer_reader.h>
@@ -31,6 +32,8 @@ absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
   if (!reader.status().ok() || !out.item.message->ParseFromZeroCopyStream(&reader))
     return InvalidArgument("what came is no fairway.v1.ClientMessage");
   out.bytes += kRequestBytes * static_cast<size_t>(out.item.message->requests_size());
+  // A handle that has one byte in the message has eight in memory.
+  out.bytes = std::max(out.bytes, out.item.message->SpaceUsedLong());
   out.item.bytes = out.bytes;
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
   // The message remembers this size: the loop has no time to walk through long requests.
