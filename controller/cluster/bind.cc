@@ -241,13 +241,13 @@ absl::Status Cluster::ProgramRuns::CheckSequences() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExecutableSignature> Cluster::Programs::Signature(SessionId session_id,
-                                                                 uint64_t handle) const {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
+absl::StatusOr<std::shared_ptr<const PlacedProgram>> Cluster::Programs::Find(
+    SessionId session_id, uint64_t handle) const {
+  FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())
     return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
-  return SignatureOf(*it->second->placed);
+  return it->second->placed;
 }
 
 }  // namespace fairway

@@ -8,54 +8,29 @@
 
 namespace fairway {
 
-void Cluster::Launches::CreditDonations(Node& node) {
-  // A buffer that a sequence takes over need not be free when its outputs are made.
-  if (node.state != NodeState::kQueued || node.executable->sequence != nullptr) return;
-  bool changed = false;
-  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
-  for (const int32_t a : node.donatable) {
-    if (!donated[a]) continue;
-    const std::vector<ShardRef>& shards = node.inputs[a];
-    for (size_t i = 0; i < shards.size(); ++i) {
-      const Place& place = s.FindGroup(shards[i].group)->places[shards[i].shard];
-      Reservation* r = ReservationOn(node, place.device, i);
-      if (r == nullptr) continue;
-      r->credit = std::min(r->credit + Rounded(place.bytes), r->output);
-      changed = true;
-    }
-  }
-  if (!changed) return;
-  s.admission.Remove(node.id, node.island);
-  s.admission.Enqueue(node.id, node.session, node.island, Needs(node));
+bool Cluster::Launches::CertainlyTaken(const Group& group, const GroupUse& use) {
+  // A group that is only partly donated stays in memory until it is freed.
+  return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
+         use.alone && use.shards == group.places.size();
 }
 
 std::vector<bool> Cluster::Launches::CertainlyDonated(const Node& node,
                                                       const std::vector<int32_t>& arguments) {
   std::vector<bool> donated(node.inputs.size());
   if (arguments.empty()) return donated;
-  struct Use {
-    size_t argument = 0;  // the first argument with shards of the group
-    size_t shards = 0;
-    bool alone = true;  // no other argument has shards of it
-  };
-  std::unordered_map<GroupId, Use> uses;
+  std::unordered_map<GroupId, GroupUse> uses;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
-    std::pair<const GroupId, Use>* last = nullptr;
+    std::pair<const GroupId, GroupUse>* last = nullptr;
     for (const ShardRef& ref : node.inputs[a]) {
       if (last == nullptr || last->first != ref.group)
-        last = &*uses.try_emplace(ref.group, Use{a}).first;
-      last->second.alone = last->second.alone && last->second.argument == a;
-      ++last->second.shards;
+        last = &*uses.try_emplace(ref.group, GroupUse{a}).first;
+      last->second.Add(a);
     }
   }
   for (const int32_t a : arguments) {
     const std::vector<GroupId> of = GroupsOf(node.inputs[a]);
     donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
-      const Group& group = *s.FindGroup(id);
-      const Use& use = uses.at(id);
-      // A group that is only partly donated stays in memory until it is freed.
-      return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
-             use.alone && use.shards == group.places.size();
+      return CertainlyTaken(*s.FindGroup(id), uses.at(id));
     });
   }
   return donated;

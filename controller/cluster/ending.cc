@@ -195,7 +195,7 @@ void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cau
 }
 
 bool Cluster::Nodes::FailIfPoisoned(Node& node) {
-  if (node.unsettled_inputs > 0 || node.state == NodeState::kLaunched) return false;
+  if (node.making || node.unsettled_inputs > 0 || node.state == NodeState::kLaunched) return false;
   const Group* worst = WorstInput(s.all_groups, node);
   if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch))
     return false;

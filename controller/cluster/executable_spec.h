@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,9 @@ struct ExecutableSignature {
   std::vector<bool> donated;  // of the parameters
   std::vector<ArraySpec> outputs;
 };
+
+// The type of each result of a call. Any thread may hold and call it.
+using ResultTypes = std::function<const ArraySpec&(size_t result)>;
 
 struct ExecuteOptions {
   std::vector<int32_t> non_donatable;  // arguments that must not be donated

@@ -38,6 +38,8 @@ class Cluster::Executables {
   void Release(SessionId session, std::vector<uint64_t> handles, Ended ended, Each each = nullptr);
   absl::StatusOr<ExecutableSignature> Signature(SessionId session, uint64_t executable) const;
 
+  absl::StatusOr<ResultTypes> Results(SessionId session, uint64_t executable) const;
+
   // Runs the executable once. With `out` handles given, the client need not wait for the answer:
   // every error is also put into them. INVALID_ARGUMENT: the number, dtype, shape, devices or
   // shards of the arguments are not those of the executable (the text says which argument, what
@@ -46,6 +48,13 @@ class Cluster::Executables {
                                         const std::vector<uint64_t>& args,
                                         const ExecuteOptions& options,
                                         const std::vector<uint64_t>& out);
+  // The same in several turns, for front doors: the call may have many arguments and results. The
+  // session is busy meanwhile. `done` gets the handles of the results, or why the call was refused;
+  // it may call the core. `each` gets each handle as its array is made; it must not. Returns a
+  // bound: the nodes of the call have no lower ids.
+  NodeId Execute(SessionId session, uint64_t executable, std::vector<uint64_t> args,
+                 const ExecuteOptions& options, std::vector<uint64_t> out, Done done,
+                 Each each = nullptr);
 
  private:
   friend class Cluster;

@@ -42,34 +42,6 @@ absl::StatusOr<ArraySpec> SpecOf(const ValueType& type, const std::vector<int32_
   return ArraySpec{type.dtype, type.global, std::move(sharding)};
 }
 
-// Checks argument `a`. Its messages must let the user find the mistake.
-absl::Status CheckArgument(const ExecutableSpec& spec, size_t a, const Array& array,
-                           const std::vector<const Group*>& groups) {
-  const ValueType& want = spec.parameters[a];
-  if (array.spec.dtype != want.dtype)
-    return InvalidArgument("{}: argument {} is {}, expected {}", spec.name, a,
-                           ToString(array.spec.dtype, array.spec.shape),
-                           ToString(want.dtype, want.global));
-  if (array.shards.size() != spec.devices.size())
-    return InvalidArgument(
-        "{}: argument {} has {} shards, expected {} (one per device of the computation)", spec.name,
-        a, array.shards.size(), spec.devices.size());
-  for (size_t i = 0; i < array.shards.size(); ++i) {
-    const Place& place = groups[i]->places[array.shards[i].shard];
-    if (place.device != spec.devices[i])
-      return InvalidArgument(
-          "{}: shard {} of argument {} lies on another device than the computation expects there; "
-          "arrays given to one "
-          "computation must all lie on its devices (use jax.device_put)",
-          spec.name, i, a);
-    const Shape& shape = groups[i]->shape(array.shards[i].shard);
-    if (shape != want.shard)
-      return InvalidArgument("{}: shard {} of argument {} is {}, expected {}", spec.name, i, a,
-                             ToString(array.spec.dtype, shape), ToString(want.dtype, want.shard));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status CheckCallValues(std::string_view what, size_t arguments, size_t results) {
@@ -179,13 +151,14 @@ absl::StatusOr<uint64_t> Cluster::Executables::Bind(SessionId session_id, uint64
       return InvalidArgument("{} was not compiled for device {} at position {}", spec.name,
                              devices[i], i);
   }
-  Binding binding{id, devices, {}};
+  std::vector<ArraySpec> outputs;
   for (const ValueType& type : spec.outputs) {
-    FAIRWAY_ASSIGN_OR_RETURN(ArraySpec output, SpecOf(type, devices));
-    binding.outputs.push_back(std::move(output));
+    FAIRWAY_ASSIGN_OR_RETURN(outputs.emplace_back(), SpecOf(type, devices));
   }
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
-  session->executables.emplace(handle, std::move(binding));
+  session->executables.emplace(
+      handle,
+      Binding{id, devices, std::make_shared<const std::vector<ArraySpec>>(std::move(outputs))});
   return handle;
 }
 
@@ -205,7 +178,7 @@ absl::StatusOr<ExecutableSignature> Cluster::Executables::Signature(SessionId se
     return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
                  executable);
   const ExecutableSpec& spec = state_->executables.at(bound->second.executable);
-  ExecutableSignature out{spec.name, {}, {}, bound->second.outputs};
+  ExecutableSignature out{spec.name, {}, {}, *bound->second.outputs};
   for (const ValueType& type : spec.parameters) {
     FAIRWAY_ASSIGN_OR_RETURN(out.parameters.emplace_back(), SpecOf(type, bound->second.devices));
     out.donated.push_back(type.donated);
@@ -213,75 +186,14 @@ absl::StatusOr<ExecutableSignature> Cluster::Executables::Signature(SessionId se
   return out;
 }
 
-absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id,
-                                                            uint64_t executable,
-                                                            const std::vector<uint64_t>& args,
-                                                            const ExecuteOptions& options,
-                                                            const std::vector<uint64_t>& out) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  ++s.executions;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
+absl::StatusOr<ResultTypes> Cluster::Executables::Results(SessionId session_id,
+                                                          uint64_t executable) const {
+  FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
   const auto bound = session->executables.find(executable);
   if (bound == session->executables.end())
     return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
                  executable);
-  const Binding& binding = bound->second;
-  const ExecutableSpec& spec = s.executables.at(binding.executable);
-  if (!out.empty() && out.size() != spec.outputs.size())
-    return InvalidArgument("{} has {} results, but {} handles were given for them", spec.name,
-                           spec.outputs.size(), out.size());
-  ExecuteResult result;
-  result.specs = binding.outputs;
-  FAIRWAY_ASSIGN_OR_RETURN(result.handles, s.NewHandles(*session, out, spec.outputs.size()));
-  const auto refuse = [&](absl::Status error) {
-    if (!out.empty()) {
-      for (size_t o = 0; o < out.size(); ++o)
-        session->arrays.emplace(out[o], Array{binding.outputs[o], {}, error});
-    }
-    return error;
-  };
-
-  if (args.size() != spec.parameters.size())
-    return refuse(InvalidArgument("{} takes {} arguments, but {} were given", spec.name,
-                                  spec.parameters.size(), args.size()));
-  std::vector<const Array*> arrays;
-  absl::Status poison;
-  for (size_t a = 0; a < args.size(); ++a) {
-    const absl::StatusOr<Array*> array = s.FindArray(session_id, args[a]);
-    if (!array.ok())
-      return refuse(Annotate(array.status(), fmt::format("{}: argument {}", spec.name, a)));
-    if (!(*array)->error.ok()) {
-      if (poison.ok()) poison = (*array)->error;
-    } else if (const absl::Status usable = s.views.CheckUsable(**array, args[a]); !usable.ok()) {
-      return refuse(Annotate(usable, fmt::format("{}: argument {}", spec.name, a)));
-    } else {
-      std::vector<const Group*> groups;
-      groups.reserve((*array)->shards.size());
-      for (const ShardRef& ref : (*array)->shards) {
-        const bool same = !groups.empty() && groups.back()->id == ref.group;
-        groups.push_back(same ? groups.back() : s.FindGroup(ref.group));
-      }
-      if (const absl::Status fits = CheckArgument(spec, a, **array, groups); !fits.ok())
-        return refuse(fits);
-    }
-    arrays.push_back(*array);
-  }
-
-  std::vector<int32_t> donatable;
-  const std::vector<bool> kept = options.Kept(args.size());
-  for (size_t a = 0; a < spec.parameters.size(); ++a) {
-    if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
-  }
-  if (poison.ok()) poison = s.launches.CheckSendable(spec);
-  LaunchedNode launched =
-      s.launches.Make(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
-  result.node = launched.node;
-  for (size_t o = 0; o < launched.outputs.size(); ++o)
-    session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
-  if (options.watch) s.watches.OnNodes(*session, *options.watch, launched.node, poison);
-  s.work.GoOn();
-  return result;
+  return [types = bound->second.outputs](size_t i) -> const ArraySpec& { return types->at(i); };
 }
 
 }  // namespace fairway

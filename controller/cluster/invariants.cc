@@ -189,6 +189,7 @@ absl::Status Cluster::Inspection::Invariants::CountViews() {
       for (const GroupId group : request->held) ++handle_refs[group];
     }
     for (size_t v = 0; run != nullptr && v < run->values.size(); ++v) count(run->values[v]);
+    for (size_t e = 0; run != nullptr && e < run->errors.size(); ++e) count(run->errors[e]);
     if (run != nullptr && run->making != nullptr) {
       for (const GroupId group : run->making->held) ++handle_refs[group];
     }

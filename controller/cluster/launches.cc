@@ -35,62 +35,6 @@ absl::Status Cluster::Launches::CheckSendable(const ExecutableSpec& spec) const 
   return CheckCommands(spec, s.layouts.at(spec.id).command_bytes, s.options.command_bytes);
 }
 
-LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spec,
-                                     const std::vector<const Array*>& arguments,
-                                     const std::vector<int32_t>& donatable,
-                                     const OutputTypes& outputs, const absl::Status& poison) {
-  CodeLayout& layout = s.layouts.at(spec.id);
-  // Its stored inputs are placed first, because the nodes that place them need lower ids.
-  std::vector<std::vector<ShardRef>> inputs;
-  for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
-    s.stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
-  Node& node = s.nodes.Make(session.id, NodeKind::kLaunch, spec.island, spec.name);
-  LaunchedNode made{node.id, {}};
-  node.executable = &spec;
-  node.after_inputs = spec.after_inputs;
-  node.layout = &layout;
-  ++layout.runs;
-  node.reservations = layout.reservations;
-  size_t groups = 0;  // bytes of their records
-  for (size_t o = 0; o < spec.outputs.size(); ++o) {
-    const ValueType& type = spec.outputs[o];
-    Group& group = s.groups.Make(session.id, spec.island, type.dtype, type.memory_kind);
-    group.producer = node.id;
-    group.shapes = {type.shard};
-    group.places = layout.outputs[o].places;
-    group.replica_of = layout.outputs[o].replica_of;
-    Array array{outputs[o], {}, absl::OkStatus()};
-    array.shards.reserve(spec.devices.size());
-    for (size_t i = 0; i < spec.devices.size(); ++i)
-      array.shards.push_back({group.id, static_cast<int32_t>(i)});
-    node.outputs.push_back(group.id);
-    groups += RecordBytesOf(group);
-    s.views.Hold(array);
-    made.outputs.push_back(std::move(array));
-  }
-  if (!poison.ok()) {
-    // It never runs. Its results hold the error: an argument's, or that it is too large.
-    s.nodes.Fail(node, poison, node.id);
-    return made;
-  }
-
-  std::set<GroupId> reads;
-  for (const std::vector<ShardRef>& input : inputs) {
-    s.ChargeShards(input.size());
-    for (const GroupId group : GroupsOf(input)) reads.insert(group);
-  }
-  node.inputs = std::move(inputs);
-  node.donatable = donatable;
-  node.reads.assign(reads.begin(), reads.end());
-  Nodes::Weigh(session, node, groups);
-  s.nodes.Enqueue(node);
-  for (const int32_t a : donatable) s.views.MarkDeleted(arguments[a]->shards);
-  // A donated input that nothing else reads becomes an output's memory, so that memory need not be
-  // reserved twice.
-  if (Node* open = s.FindNode(made.node); open != nullptr) CreditDonations(*open);
-  return made;
-}
-
 void Cluster::Launches::Prepare(Node& node) {
   node.open_installs = 0;
   for (size_t p = 0; p < node.participants.size(); ++p) PrepareOn(node, p);

@@ -12,6 +12,7 @@
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/group.h"
+#include "controller/cluster/new_launch.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/session.h"
 #include "graph/plan.h"
@@ -35,12 +36,10 @@ class Cluster::Launches {
   void Undefine(ExecutableId id);
   // RESOURCE_EXHAUSTED: a launch of it needs a command that is too long for an executor.
   absl::Status CheckSendable(const ExecutableSpec& spec) const;
-  // Makes and enqueues a node that runs `spec` on these arrays, which fit. With `poison` it has
-  // failed. `donatable`: arguments that it takes over.
-  LaunchedNode Make(Session& session, const ExecutableSpec& spec,
-                    const std::vector<const Array*>& arguments,
-                    const std::vector<int32_t>& donatable, const OutputTypes& outputs,
-                    const absl::Status& poison);
+  // Makes some more of a launch. Returns whether it is done: its node is enqueued, or has failed.
+  bool GoOn(Session& session, NewLaunch& launch);
+  // Ends the node of a launch that is not done, for its session has ended.
+  void GiveUp(NewLaunch& launch);
 
   // Tells the executors of a prepared node what they will launch, and its sequencer that it may
   // come.
@@ -59,9 +58,19 @@ class Cluster::Launches {
   void TakeOver(Node& node, Group& input);
 
  private:
+  // Does the next item of a launch that is being made.
+  void MakeSome(Session& session, NewLaunch& launch);
+  void PlaceArgument(NewLaunch& launch);
+  void BeginNode(Session& session, NewLaunch& launch);
+  void MakeOutput(Session& session, NewLaunch& launch);
+  void ReadArgument(NewLaunch& launch);
+  // Reserves less for an input that will certainly become an output.
+  void CreditDonation(NewLaunch& launch);
+  void EndNew(Session& session, NewLaunch& launch);
   void PrepareOn(Node& node, size_t participant);
-  // Reserves less for inputs that will certainly become outputs.
-  void CreditDonations(Node& node);
+  // Whether a launch takes over the group: nothing else can read it any more, and one argument has
+  // all its shards.
+  static bool CertainlyTaken(const Group& group, const GroupUse& use);
   // By argument of a launch: is it in `arguments`, and can nothing but this node read it any more?
   std::vector<bool> CertainlyDonated(const Node& node, const std::vector<int32_t>& arguments);
   // The outputs whose bytes should come with the report.

@@ -77,7 +77,7 @@ absl::Status Cluster::Requests::MakeRequest::Check(Session& session, size_t item
   if (source->unknown) return source->error;
   FAIRWAY_RETURN_IF_ERROR(s.views.CheckUsable(*source, in_[item]));
   FAIRWAY_ASSIGN_OR_RETURN(ArraySpec target, TargetOf(session, item, *source));
-  FAIRWAY_RETURN_IF_ERROR(handles_.Add(s, session));
+  FAIRWAY_RETURN_IF_ERROR(s.requests.AddHandle(session, handles_));
   sources_.push_back(source);
   items_.push_back({std::move(target), Array(), 0});
   return absl::OkStatus();

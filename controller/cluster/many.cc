@@ -44,27 +44,11 @@ bool Cluster::Requests::ManyRequest::GoOn(Session& session) {
   return false;
 }
 
-absl::Status Cluster::Requests::ResultHandles::CheckCount(size_t results) const {
-  if (asked_.empty() || asked_.size() == results) return absl::OkStatus();
-  return InvalidArgument("{} result handles for {} arrays", asked_.size(), results);
-}
-
-absl::Status Cluster::Requests::ResultHandles::Add(State& s, Session& session) {
+absl::Status Cluster::Requests::AddHandle(Session& session, ResultHandles& handles) const {
   s.Charge(1);
-  FAIRWAY_RETURN_IF_ERROR(s.CheckRoom(session, handles_.size() + 1));
-  const uint64_t asked = asked_.empty() ? 0 : asked_[handles_.size()];
-  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(session, asked));
-  if (asked_.size() > 1 && asked != 0) {
-    if (!fresh_.insert(handle).second && !Planted(Bug::kOneHandleForTwo))
-      return Error(absl::StatusCode::kAlreadyExists, "handle {} is given for two results", handle);
-  }
-  handles_.push_back(handle);
-  return absl::OkStatus();
-}
-
-bool Cluster::Requests::ResultHandles::GiveUp() {
-  for (int i = 0; i < kAtOnce && !fresh_.empty(); ++i) fresh_.erase(fresh_.begin());
-  return fresh_.empty();
+  FAIRWAY_RETURN_IF_ERROR(s.CheckRoom(session, handles.size() + 1));
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(session, handles.next_asked()));
+  return handles.Add(handle);
 }
 
 void Cluster::Requests::BeginEnding(SessionId id, std::unique_ptr<LongRequest> request,

@@ -14,8 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <absl/container/btree_set.h>
-
+#include "controller/cluster/result_handles.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -46,30 +45,6 @@ class Cluster::Requests::ManyRequest : public LongRequest {
   int phase_ = 0;
   size_t item_ = 0;
   bool refused_ = false;
-};
-
-// The handles of the results: those that were asked for, or fresh ones.
-class Cluster::Requests::ResultHandles {
- public:
-  // `asked` has a handle per result, or is empty.
-  explicit ResultHandles(std::vector<uint64_t> asked) : asked_(std::move(asked)) {}
-  absl::Status CheckCount(size_t results) const;
-  // Makes room for `results` handles, so that Add does not move the earlier ones.
-  void Reserve(size_t results) { handles_.reserve(results); }
-  // Checks or makes the next handle. ALREADY_EXISTS: it is in use, or was given twice.
-  absl::Status Add(State& s, Session& session);
-  size_t size() const { return handles_.size(); }
-  uint64_t operator[](size_t i) const { return handles_[i]; }
-  // Forgets the note that Add made of handle `i`.
-  void Used(size_t i) { fresh_.erase(handles_[i]); }
-  // Frees a part of its memory. Returns whether nothing is left.
-  bool GiveUp();
-  std::vector<uint64_t> Take() { return std::move(handles_); }
-
- private:
-  const std::vector<uint64_t> asked_;
-  std::vector<uint64_t> handles_;
-  absl::btree_set<uint64_t> fresh_;  // the asked-for handles, if there are several
 };
 
 // Makes an array from each of several.

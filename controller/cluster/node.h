@@ -67,7 +67,11 @@ struct Node {
   int open_participants = 0;  // invariant: those of `participants` that are not done
   bool inputs_ended = false;  // it has been told how all its inputs ended (Nodes::InputsEnded)
   bool after_inputs = false;  // it is queued only when its inputs have ended
-  bool held() const { return state == NodeState::kWaiting && open_blobs == 0 && !stores; }
+  // A launch that has not got all its inputs and outputs yet (new_launch.h): nothing moves it.
+  bool making = false;
+  bool held() const {
+    return state == NodeState::kWaiting && open_blobs == 0 && !stores && !making;
+  }
   uint64_t attempt = 0;    // how often it was taken back
   uint64_t submitted = 0;  // its number among all submissions to the lines for memory
   absl::Status failure;    // set when one of its executors was lost while it ran
@@ -149,12 +153,6 @@ struct Making {
   Made Take(size_t number);
   // Destroys the last one.
   void DropLast();
-};
-
-// A launch node and its outputs.
-struct LaunchedNode {
-  NodeId node;
-  std::vector<Array> outputs;  // their views are held
 };
 
 // The types of a launch's outputs.

@@ -87,15 +87,22 @@ void Cluster::Nodes::Move(Node& node, NodeState to) {
   node.state = to;
 }
 
+void Cluster::Nodes::Read(Node& node, GroupId group) {
+  node.reads.push_back(group);
+  Register(node, group);
+}
+
+void Cluster::Nodes::Register(Node& node, GroupId id) {
+  const Group& input = *s.FindGroup(id);
+  if (!input.settled()) ++node.unsettled_inputs;
+  if (input.state == GroupState::kFailed || (!input.settled() && !input.launched))
+    ++node.unlaunched_inputs;
+  s.groups.AddReader(id, node);
+}
+
 void Cluster::Nodes::Enqueue(Node& node) {
-  if (node.state == NodeState::kWaiting) {
-    for (const GroupId id : node.reads) {
-      const Group& input = *s.FindGroup(id);
-      if (!input.settled()) ++node.unsettled_inputs;
-      if (input.state == GroupState::kFailed || (!input.settled() && !input.launched))
-        ++node.unlaunched_inputs;
-      s.groups.AddReader(id, node);
-    }
+  if (!std::exchange(node.making, false) && node.state == NodeState::kWaiting) {
+    for (const GroupId id : node.reads) Register(node, id);
   }
   const bool waits = (node.after_inputs || node.stores) && node.unsettled_inputs > 0;
   if (node.open_blobs > 0 || waits) return;
@@ -182,6 +189,7 @@ void Cluster::Nodes::InputSettled(Node& node, const Group& input) {
 }
 
 void Cluster::Nodes::InputsEnded(Node& node) {
+  if (node.making) return;  // it will be told again
   node.inputs_ended = true;
   if (FailIfPoisoned(node)) return;
   if (node.stores) return s.stored_groups.Store(node);

@@ -40,8 +40,10 @@ class Cluster::Nodes {
   static void Weigh(Session& session, Node& node, size_t more = 0);
   // Puts a node and its group into the tables. The caller must enqueue the node.
   Node& Insert(Session& session, Making::Made made);
-  // Registers the node as a reader of its inputs, and puts it into its island's queue, at once or
-  // when they have ended. Call it last.
+  // Adds a group to what a new node reads.
+  void Read(Node& node, GroupId group);
+  // Registers the node as a reader of its inputs, unless Read did, and puts it into its island's
+  // queue, at once or when they have ended. Call it last.
   void Enqueue(Node& node);
   // Puts a queued node into its island's queue, or parks it.
   void Submit(Node& node);
@@ -70,6 +72,7 @@ class Cluster::Nodes {
 
  private:
   Node& InsertNode(std::unique_ptr<Node> node);
+  void Register(Node& node, GroupId input);
   // Whether a receive's sources lie on executors that are up.
   bool SourcesUp(const Node& node) const;
   // Takes an unlaunched node back from its executors. It is then queued, but in no queue.

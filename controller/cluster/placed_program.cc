@@ -209,4 +209,14 @@ ExecutableSignature SignatureOf(const PlacedProgram& program) {
   return out;
 }
 
+size_t CallValues(const PlacedProgram& program) {
+  return static_cast<size_t>(program.plan.arguments) + program.plan.results.size();
+}
+
+ResultTypes ResultsOf(std::shared_ptr<const PlacedProgram> program) {
+  return [program = std::move(program)](size_t i) -> const ArraySpec& {
+    return program->TypeOf(program->plan.results[i]);
+  };
+}
+
 }  // namespace fairway

@@ -28,6 +28,9 @@ absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
 
 // The program's arguments and results.
 ExecutableSignature SignatureOf(const PlacedProgram& program);
+// How many they are.
+size_t CallValues(const PlacedProgram& program);
+ResultTypes ResultsOf(std::shared_ptr<const PlacedProgram> program);
 
 }  // namespace fairway
 

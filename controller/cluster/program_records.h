@@ -11,14 +11,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <absl/container/btree_map.h>
+#include <absl/container/btree_set.h>
 
 #include "base/ids.h"
 #include "base/status.h"
 #include "controller/cluster/array_table.h"
 #include "controller/cluster/code_layout.h"
 #include "controller/cluster/executable_spec.h"
+#include "controller/cluster/new_launch.h"
 #include "controller/cluster/programs.h"
+#include "controller/cluster/result_handles.h"
 #include "controller/cluster/worklist.h"
 
 namespace fairway {
@@ -65,30 +71,63 @@ struct ProgramBind {
   uint64_t key = 0;      // the front door's, for the answer
 };
 
-// A run of a program, whose nodes are made a few steps in each turn. Its session takes no other
-// operation meanwhile.
+// A run of a program. It is checked, and its nodes are made, a few items in each turn. Its session
+// takes no other operation meanwhile.
 struct ProgramRun {
-  BoundProgram* program = nullptr;  // one of the session's
-  // The work, in this order.
-  size_t next_constant = 0;
+  ProgramRun(BoundProgram* program, std::vector<uint64_t> args, const ExecuteOptions& options,
+             std::vector<uint64_t> out)
+      : program(program),
+        args(std::move(args)),
+        kept(options.Kept(this->args.size())),
+        token(options.watch),
+        watch_results(options.watch_results),
+        handles(std::move(out)) {}
+
+  BoundProgram* const program;  // one of the session's
+  const std::vector<uint64_t> args;
+  const std::vector<bool> kept;                 // by argument: whether it must not be donated
+  const std::optional<uint64_t> token;          // of the watch of the whole run
+  const std::optional<uint64_t> watch_results;  // of a watch that begins when the results exist
+  ResultHandles handles;
+  Cluster::Done done;  // nullptr: nobody asks
+  Cluster::Each each;
+
+  // Handles and arguments are checked. If the check fails, the results hold the error if their
+  // handles were asked for. From kConstants on nothing can be refused any more.
+  enum class Stage : uint8_t {
+    kHandles,
+    kArguments,
+    kConstants,
+    kReshards,  // arguments that are not sharded as the program takes them
+    kShared,    // which values may be taken over
+    kSteps,
+    kResults,
+    kDonations,
+    kValues,  // are dropped
+    kOver
+  };
+  Stage stage = Stage::kHandles;
+  size_t next = 0;       // of the stage's items
+  bool checked = false;  // kConstants was reached
   struct Resharded {
     int32_t argument = 0;
     const Array* from = nullptr;  // in the session, which changes no array meanwhile
   };
-  std::deque<Resharded> arguments;  // not sharded as the program takes them
-  size_t next_step = 0;
+  std::deque<Resharded> arguments;
   // Makes the current value: an argument, or the output of the next step, a transfer.
   std::unique_ptr<ValueRequest> making;
-  size_t pieces = 0;                      // of the arguments so far
-  std::deque<Array> values;               // of the plan, those that were made; their views are held
-  std::vector<bool> ours;                 // by value: whether the run may take its buffers over
-  std::vector<uint64_t> results;          // handles
-  std::vector<uint64_t> donated;          // handles of the donated arguments
-  uint64_t watch = 0;                     // 0: none
-  std::optional<uint64_t> watch_results;  // called when the results exist
-  bool ended = false;                     // all steps are made, the results exist
-  absl::Status failed;                    // the error of results for which no node was made
-  absl::Status refused;                   // an argument could not be made; the results hold this
+  size_t pieces = 0;                  // of the arguments so far
+  std::unique_ptr<NewLaunch> launch;  // of the next step, a sequence
+  std::deque<Array> errors;           // inputs of that step that have failed; their views are held
+  std::deque<Array> values;           // of the plan, those that were made; their views are held
+  std::vector<bool> ours;             // by value: whether the run may take its buffers over
+  absl::btree_map<GroupId, size_t> holders;  // kShared: the first value with the group
+  absl::btree_set<GroupId> returned;         // the groups of the results
+  std::vector<uint64_t> donated;             // handles of the donated arguments
+  uint64_t watch = 0;                        // open until all steps are made; 0: none
+  absl::Status failed;                       // the error of results for which no node was made
+  absl::Status
+      refused;  // the check failed, or an argument could not be made; the results hold this
 
   // Values are numbered in the order in which steps name them.
   Array& ValueOf(int32_t value) {

@@ -42,11 +42,19 @@ class Cluster::ProgramRuns {
   // Forgets a retired sequence that no node runs any more.
   void Forget(ExecutableId sequence);
 
-  // Checks the arguments, and takes those that are as the program takes them. On failure it leaves
-  // nothing behind.
-  absl::Status BeginRun(Session& session, BoundProgram& program, const std::vector<uint64_t>& args,
-                        const ExecuteOptions& options, ProgramRun& run);
-  // Makes the next steps of the session's run.
+  // A run that is yet to be checked. NOT_FOUND: there is no such program. INVALID_ARGUMENT: it has
+  // another number of results.
+  absl::StatusOr<std::unique_ptr<ProgramRun>> NewRun(Session& session, uint64_t handle,
+                                                     std::vector<uint64_t> args,
+                                                     const ExecuteOptions& options,
+                                                     std::vector<uint64_t> out);
+  // Does the first slice of a run; the session is busy until the rest is done.
+  void BeginRun(SessionId session, std::unique_ptr<ProgramRun> run);
+  // Does the next item of a run (program_stages.cc).
+  void GoOnRun(Session& session, ProgramRun& run);
+  // Gives up some of the run of a session that has ended. Returns whether nothing is left.
+  bool GiveUp(ProgramRun& run);
+  // Does some more of the session's run.
   void GoOn(SessionId session, Worklist& list);
 
  private:
@@ -62,16 +70,27 @@ class Cluster::ProgramRuns {
   // Turns an array that is an error from the start into one with failed shards on the devices of
   // `spec`. Its view is held.
   Array FailedArray(const Session& session, const ExecutableSpec& spec, const Array& error);
-  // Does some more of a run, or begins a value of it. Returns whether all its steps are made.
-  bool GoOnRun(Session& session, ProgramRun& run);
-  void GoOnMaking(Session& session, ProgramRun& run);
-  // Makes the next step, a sequence. Its outputs become values of the run; their views are held.
-  void RunStep(Session& session, const ProgramPlan::RunSequence& step, ProgramRun& run);
+  // The items of the stages of a run.
+  void AddHandle(Session& session, ProgramRun& run);
+  void CheckArgumentCount(ProgramRun& run);
+  void CheckNextArgument(Session& session, ProgramRun& run);
+  absl::Status TakeArgument(Session& session, ProgramRun& run, int32_t argument);
+  void PutNextConstant(Session& session, ProgramRun& run);
+  void GoOnArgument(Session& session, ProgramRun& run);
   // Lets no step take over a buffer that two arguments share, or an argument and a constant:
   // another step, or the caller, has it as well.
   void KeepShared(ProgramRun& run);
-  // All steps are made: gives the session the results.
-  void EndRun(Session& session, ProgramRun& run);
+  void GoOnStep(Session& session, ProgramRun& run);
+  void GoOnTransfer(Session& session, const ProgramPlan::Transfer& transfer, ProgramRun& run);
+  // A sequence is launched; its outputs become values of the run.
+  void GoOnSequence(Session& session, const ProgramPlan::RunSequence& step, ProgramRun& run);
+  void BeginSequence(const ProgramPlan::RunSequence& step, ProgramRun& run);
+  void GiveInput(const Session& session, const ProgramPlan::RunSequence& step, ProgramRun& run);
+  void PutResult(Session& session, ProgramRun& run);
+  void Donate(Session& session, ProgramRun& run);
+  void DropValue(ProgramRun& run);
+  // An argument or constant could not be made: the results hold ProgramRun::refused.
+  void Refuse(ProgramRun& run);
 
   State& s;  // the state that this is a part of
 

@@ -35,7 +35,9 @@ class Cluster::Programs {
   absl::StatusOr<uint64_t> Bind(SessionId session, uint64_t out, ProgramSource source);
   // A large program is given up in several turns; the session is busy meanwhile.
   absl::Status Release(SessionId session, uint64_t handle);
-  absl::StatusOr<ExecutableSignature> Signature(SessionId session, uint64_t program) const;
+  // The bound program, which does not change any more: any thread may read it (SignatureOf).
+  absl::StatusOr<std::shared_ptr<const PlacedProgram>> Find(SessionId session,
+                                                            uint64_t program) const;
   // Runs the program once; runs may overlap. A long run is made in several turns: until all steps
   // are made the session is busy, and the results do not exist. Arguments that lie elsewhere or are
   // cut in another way are resharded. Donated arguments (except options.non_donatable) are deleted.
@@ -44,6 +46,11 @@ class Cluster::Programs {
                                     const std::vector<uint64_t>& args,
                                     const ExecuteOptions& options,
                                     const std::vector<uint64_t>& out);
+  // The same, but its handles and arguments are checked in turns as well: for front doors, as
+  // Executables::Execute. `done` is called when the results exist.
+  NodeId Run(SessionId session, uint64_t program, std::vector<uint64_t> args,
+             const ExecuteOptions& options, std::vector<uint64_t> out, Done done,
+             Each each = nullptr);
 
  private:
   friend class Cluster;

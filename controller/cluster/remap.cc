@@ -97,7 +97,7 @@ class Cluster::Requests::RemapRequest final : public ManyRequest {
             made_.emplace_back(),
             s.remaking.Remapped(session, plan_.outputs[item], plan_.shards[item], arrays_));
         s.Charge(plan_.shards[item].size());
-        return handles_.Add(s, session);
+        return s.requests.AddHandle(session, handles_);
       }
       case kCommit: {
         s.views.Hold(made_.front());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/result_handles.h"
 #include "controller/cluster/session.h"
 #include "controller/cluster/worklist.h"
 
@@ -23,7 +24,6 @@ class Cluster::Requests {
 
   // many.h, and the files that make them.
   class ManyRequest;
-  class ResultHandles;
   class MakeRequest;
   class CopyRequest;
   class RemakeRequest;
@@ -33,6 +33,7 @@ class Cluster::Requests {
   class ReleaseRequest;
   class WatchRequest;
   class ErrorsRequest;
+  class CallRequest;
 
   // Does the first slice of the request; the session is busy until the rest is done.
   void Begin(Session& session, std::unique_ptr<LongRequest> request, Cluster::Done done,
@@ -45,6 +46,14 @@ class Cluster::Requests {
   // See Arrays::Watch.
   std::unique_ptr<LongRequest> NewWatch(Session& session, uint64_t token,
                                         std::vector<uint64_t> handles);
+  // Checks or makes the handle of the next result. ALREADY_EXISTS: it is in use, or was given
+  // twice.
+  absl::Status AddHandle(Session& session, ResultHandles& handles) const;
+  // See Executables::Execute.
+  absl::StatusOr<std::unique_ptr<CallRequest>> NewCall(Session& session, uint64_t executable,
+                                                       std::vector<uint64_t> args,
+                                                       const ExecuteOptions& options,
+                                                       std::vector<uint64_t> out);
   // Hands over the answer to a request that is over, at the end of the operation.
   void AnswerRequest(SessionId session, LongRequest& request);
   // The same for a request that was refused before it began.

@@ -28,7 +28,7 @@ namespace fairway {
 struct Binding {
   ExecutableId executable;
   std::vector<int32_t> devices;  // virtual devices
-  std::vector<ArraySpec> outputs;
+  std::shared_ptr<const std::vector<ArraySpec>> outputs;
 };
 
 struct PendingWatch {

@@ -17,13 +17,6 @@ uint64_t Cluster::Watches::Add(Session& session, uint64_t token) {
   return id;
 }
 
-void Cluster::Watches::OnNodes(Session& session, uint64_t token, NodeId first,
-                               const absl::Status& known) {
-  const uint64_t id = Add(session, token);
-  AddNodes(session, first, id);
-  Ended(session.id, id, 0, known, NodeId());
-}
-
 void Cluster::Watches::AddNodes(Session& session, NodeId first, uint64_t watch) {
   for (auto it = s.all_nodes.lower_bound(first); it != s.all_nodes.end(); ++it) {
     it->second->watch = watch;

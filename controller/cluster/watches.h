@@ -28,9 +28,6 @@ class Cluster::Watches {
   // is gone.
   void Ended(SessionId session, uint64_t watch, size_t position, const absl::Status& status,
              NodeId cause);
-  // Watches the nodes from `first` on, which are those of one call, for ExecuteOptions::watch.
-  // `known`: an error that the call has already, or OK.
-  void OnNodes(Session& session, uint64_t token, NodeId first, const absl::Status& known);
   // The watch also waits for the nodes from `first` on.
   void AddNodes(Session& session, NodeId first, uint64_t watch);
 

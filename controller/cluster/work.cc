@@ -192,15 +192,9 @@ void Cluster::Work::TellEnded(Told told) {
 void Cluster::Work::GoOnClosing(Worklist& list) {
   constexpr int kAtOnce = 16;
   Session& session = list.closing->session;
-  if (list.closing->run != nullptr && list.closing->run->making != nullptr) {
-    if (list.closing->run->making->GiveUp()) list.closing->run->making.reset();
-  } else if (list.closing->run != nullptr) {
-    std::deque<Array>& values = list.closing->run->values;
-    for (int i = 0; i < kAtOnce && !values.empty(); ++i) {
-      s.views.Drop(values.back());
-      values.pop_back();
-    }
-    if (values.empty() || Planted(Bug::kCloseLeavesRun)) list.closing->run.reset();
+  if (list.closing->run != nullptr) {
+    if (s.programs.GiveUp(*list.closing->run) || Planted(Bug::kCloseLeavesRun))
+      list.closing->run.reset();
   } else if (list.closing->request != nullptr) {
     if (Planted(Bug::kLeaveRequest) || list.closing->request->GiveUp())
       list.closing->request.reset();

@@ -201,13 +201,10 @@ void IfrtSession::HandleExecutables(Call call, Request& request) {
     case Request::kCompileRequest:
       return Compile(std::move(call), *request.mutable_compile_request());
     case Request::kLoadedExecutableMetadataRequest:
-      return with([&](Response& r) {
-        return Metadata(request.loaded_executable_metadata_request().loaded_executable_handle(), r);
-      });
+      return Metadata(std::move(call),
+                      request.loaded_executable_metadata_request().loaded_executable_handle());
     case Request::kLoadedExecutableExecuteRequest:
-      return with([&](Response& r) {
-        return Execute(request.loaded_executable_execute_request(), call, r);
-      });
+      return Execute(std::move(call), request.loaded_executable_execute_request());
     case Request::kLoadedExecutableCostAnalysisRequest:
       return with([&](Response& r) {
         return CostAnalysis(

@@ -198,11 +198,17 @@ class IfrtSession final : public SessionSink {
   void Compile(Call call, xla::ifrt::proxy::CompileRequest& request);
   absl::Status FillCompiled(const CompiledProgram& program, const std::vector<int32_t>& devices,
                             bool portable, Response& response);
-  absl::Status Metadata(uint64_t handle, Response& response);
-  absl::Status Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
-                       const Call& call, Response& response);
-  absl::Status DescribeOutputs(uint64_t executable, const ExecuteResult& result,
-                               xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
+  void Metadata(Call call, uint64_t handle);
+  struct Executing;
+  void Execute(Call call, const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request);
+  // Its results have these handles, or it was refused.
+  void Executed(Executing& executing, const absl::StatusOr<std::vector<uint64_t>>& handles);
+  void DescribeOutputs(Executing& executing, std::vector<uint64_t> handles,
+                       std::unique_ptr<Response> response);
+  // Answers the call once `fill` has described so many arguments and results. If they are many,
+  // another thread calls it.
+  void Describe(Call call, size_t values, std::function<absl::Status(Response& response)> fill,
+                std::unique_ptr<Response> response);
   // The devices that an execution names, or else those of its code.
   std::vector<int32_t> DevicesOf(
       const Loaded& loaded, const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request) const;
@@ -219,7 +225,7 @@ class IfrtSession final : public SessionSink {
   void BindDataflow(Call call, xla::ifrt::proxy::CompileRequest& request);
   void FillBound(uint64_t handle, const std::string& name, std::vector<int32_t> devices,
                  Response& response);
-  absl::Status DataflowMetadata(uint64_t handle, Response& response);
+  void DataflowMetadata(Call call, uint64_t handle);
 
   const std::vector<VirtualDevice>& devices() const {
     return cluster_->sessions().Devices(session_);

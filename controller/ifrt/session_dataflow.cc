@@ -4,12 +4,41 @@
 #include <set>
 #include <utility>
 
+#include "controller/cluster/placed_program.h"
 #include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "controller/ifrt/compile_request.h"
 #include "controller/ifrt/session.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {
+namespace {
+
+// Shardings are left out: each argument and result lies on devices of its own, which the client's
+// HloSharding cannot express.
+void DescribeDataflow(const ExecutableSignature& signature,
+                      const std::vector<VirtualDevice>& devices,
+                      xla::ifrt::proxy::LoadedExecutableMetadataResponse* out) {
+  auto* donated = out->mutable_donated_input_indices();
+  auto* parameters = out->mutable_parameter_layouts_list();
+  for (size_t i = 0; i < signature.parameters.size(); ++i) {
+    DenseLayoutToProto(static_cast<int>(signature.parameters[i].shape.dims.size()),
+                       parameters->add_layouts());
+    if (signature.donated[i]) donated->add_donated_input_indices(static_cast<uint32_t>(i));
+  }
+  auto* outputs = out->mutable_output_layouts_list();
+  auto* kinds = out->mutable_output_memory_kinds()->add_memory_kind_lists();
+  for (const ArraySpec& output : signature.outputs) {
+    DenseLayoutToProto(static_cast<int>(output.shape.dims.size()), outputs->add_layouts());
+    const std::string& kind = output.sharding.memory_kind();
+    kinds->add_memory_kinds(kind.empty() ? devices[output.sharding.devices()[0]].memory_kinds[0]
+                                         : kind);
+  }
+  StatusToProto(Error(absl::StatusCode::kUnimplemented, "not known of a dataflow program"),
+                out->mutable_compiled_memory_stats_error());
+}
+
+}  // namespace
 
 void IfrtSession::BindDataflow(Call call, xla::ifrt::proxy::CompileRequest& request) {
   const size_t size = request.program().data().size();
@@ -57,30 +86,20 @@ void IfrtSession::FillBound(uint64_t handle, const std::string& name, std::vecto
   loaded.dataflow = true;
 }
 
-absl::Status IfrtSession::DataflowMetadata(uint64_t handle, Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
-                           cluster_->programs().Signature(session_, handle));
-  // Shardings are left out: each argument and result lies on devices of its own, which the client's
-  // HloSharding cannot express.
-  auto* out = response.mutable_loaded_executable_metadata_response();
-  auto* donated = out->mutable_donated_input_indices();
-  auto* parameters = out->mutable_parameter_layouts_list();
-  for (size_t i = 0; i < signature.parameters.size(); ++i) {
-    DenseLayoutToProto(static_cast<int>(signature.parameters[i].shape.dims.size()),
-                       parameters->add_layouts());
-    if (signature.donated[i]) donated->add_donated_input_indices(static_cast<uint32_t>(i));
-  }
-  auto* outputs = out->mutable_output_layouts_list();
-  auto* kinds = out->mutable_output_memory_kinds()->add_memory_kind_lists();
-  for (const ArraySpec& output : signature.outputs) {
-    DenseLayoutToProto(static_cast<int>(output.shape.dims.size()), outputs->add_layouts());
-    const std::string& kind = output.sharding.memory_kind();
-    kinds->add_memory_kinds(kind.empty() ? devices()[output.sharding.devices()[0]].memory_kinds[0]
-                                         : kind);
-  }
-  StatusToProto(Error(absl::StatusCode::kUnimplemented, "not known of a dataflow program"),
-                out->mutable_compiled_memory_stats_error());
-  return absl::OkStatus();
+void IfrtSession::DataflowMetadata(Call call, uint64_t handle) {
+  auto response = std::make_unique<Response>();
+  auto program = cluster_->programs().Find(session_, handle);
+  if (!program.ok()) return Answer(std::move(call), program.status(), std::move(response));
+  const size_t values = CallValues(**program);
+  Describe(
+      std::move(call), values,
+      [program = *std::move(program),
+       devices = cluster_->sessions().SharedDevices(session_)](Response& out) {
+        DescribeDataflow(SignatureOf(*program), devices.get(),
+                         out.mutable_loaded_executable_metadata_response());
+        return absl::OkStatus();
+      },
+      std::move(response));
 }
 
 }  // namespace fairway

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "controller/cluster/executables.h"
+#include "controller/cluster/placed_program.h"
 #include "controller/cluster/programs.h"
 #include "controller/cluster/sessions.h"
 #include "controller/ifrt/compile_request.h"
@@ -98,13 +99,22 @@ absl::Status IfrtSession::FillCompiled(const CompiledProgram& program,
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::Metadata(uint64_t handle, Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
-  if (loaded->dataflow) return DataflowMetadata(handle, response);
-  DescribeExecutable(*loaded->metadata, loaded->devices.size(),
-                     devices()[loaded->devices[0]].memory_kinds,
-                     response.mutable_loaded_executable_metadata_response());
-  return absl::OkStatus();
+void IfrtSession::Metadata(Call call, uint64_t handle) {
+  const absl::StatusOr<Loaded*> found = FindLoaded(handle);
+  auto response = std::make_unique<Response>();
+  if (!found.ok()) return Answer(std::move(call), found.status(), std::move(response));
+  const Loaded& loaded = **found;
+  if (loaded.dataflow) return DataflowMetadata(std::move(call), handle);
+  const v1::ExecutableMetadata& metadata = *loaded.metadata;
+  Describe(
+      std::move(call), metadata.parameters_size() + metadata.outputs_size(),
+      [metadata = loaded.metadata, count = loaded.devices.size(),
+       kinds = devices()[loaded.devices[0]].memory_kinds](Response& out) {
+        DescribeExecutable(*metadata, count, kinds,
+                           out.mutable_loaded_executable_metadata_response());
+        return absl::OkStatus();
+      },
+      std::move(response));
 }
 
 absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle,
@@ -136,83 +146,154 @@ std::vector<int32_t> IfrtSession::DevicesOf(
   return {named.begin(), named.end()};
 }
 
-absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
-                                  const Call& call, Response& response) {
-  const std::vector<uint64_t> out = ToVector(request.result_array_handle());
-  const uint64_t asked_status = request.result_status_handle();
-  const bool asks = request.execute_options().fill_status() || asked_status != 0;
-  const absl::Status room = asks ? CountRecords() : absl::OkStatus();  // for its future
-  const bool fill_status = request.execute_options().fill_status() && room.ok();
-  uint64_t status_handle = asked_status;
-  ExecuteOptions options;
-  const absl::StatusOr<Loaded*> loaded = FindLoaded(request.loaded_executable_handle());
+// An execution that is not answered yet.
+struct IfrtSession::Executing {
+  Call call;
+  uint64_t executable = 0;
+  std::vector<uint64_t> out;  // handles for the results; empty: the answer describes them
+  bool fill_status = false;
+  uint64_t asked_status = 0;
+  uint64_t status_handle = 0;
+  bool room = true;     // for its future, if it has one
   uint64_t number = 0;  // in ends_
-  if (fill_status) {    // now, because the end may come within the call
+  std::optional<uint64_t> watch;
+};
+
+void IfrtSession::Execute(Call call,
+                          const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request) {
+  const auto executing = std::make_shared<Executing>();
+  executing->executable = request.loaded_executable_handle();
+  executing->out = ToVector(request.result_array_handle());
+  executing->asked_status = executing->status_handle = request.result_status_handle();
+  const bool asks = request.execute_options().fill_status() || executing->asked_status != 0;
+  const absl::Status room = asks ? CountRecords() : absl::OkStatus();
+  executing->room = room.ok();
+  executing->fill_status = request.execute_options().fill_status() && room.ok();
+  Cluster::Each hold = Holding(call);
+  executing->call = std::move(call);
+  const absl::StatusOr<Loaded*> loaded = FindLoaded(executing->executable);
+  if (executing->fill_status) {  // now, because the end may come within the call
     Future future;
     future.of_execution = true;
-    if (asked_status != 0) {
-      futures_[asked_status] = std::move(future);
+    if (executing->asked_status != 0) {
+      futures_[executing->asked_status] = std::move(future);
     } else {
-      status_handle = MakeFuture(std::move(future));
+      executing->status_handle = MakeFuture(std::move(future));
     }
-    number = ends_.Begin(loaded.ok() ? DevicesOf(**loaded, request) : std::vector<int32_t>());
-    statuses_.emplace(number, status_handle);
-    options.watch = WatchToken([this, number](absl::Status status) {
+    const uint64_t number =
+        ends_.Begin(loaded.ok() ? DevicesOf(**loaded, request) : std::vector<int32_t>());
+    executing->number = number;
+    statuses_.emplace(number, executing->status_handle);
+    executing->watch = WatchToken([this, number](absl::Status status) {
       ends_.Ended(number, std::move(status));
       TellEnds();
     });
   }
-  const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
-    FAIRWAY_RETURN_IF_ERROR(room);
-    FAIRWAY_RETURN_IF_ERROR(loaded.status());
-    options.non_donatable.assign(request.execute_options().non_donatable_input_indices().begin(),
-                                 request.execute_options().non_donatable_input_indices().end());
-    const std::vector<uint64_t> arguments = ToVector(request.args_handles());
-    if ((*loaded)->dataflow)
-      return cluster_->programs().Run(session_, request.loaded_executable_handle(), arguments,
-                                      options, out);
-    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                             HandleFor(**loaded, request.loaded_executable_handle(),
-                                       {request.device_ids().begin(), request.device_ids().end()}));
-    return cluster_->executables().Execute(session_, handle, arguments, options, out);
+  if (!room.ok()) return Executed(*executing, room);
+  if (!loaded.ok()) return Executed(*executing, loaded.status());
+  ExecuteOptions options;
+  options.watch = executing->watch;
+  options.non_donatable.assign(request.execute_options().non_donatable_input_indices().begin(),
+                               request.execute_options().non_donatable_input_indices().end());
+  Cluster::Done done = [this, executing](const absl::StatusOr<std::vector<uint64_t>>& handles) {
+    Executed(*executing, handles);
   };
-  const absl::StatusOr<ExecuteResult> result = execute();
-  if (!result.ok()) {
-    (void)errors_.Poison(out, result.status());
-    if (options.watch) watches_.erase(*options.watch);
-    if (fill_status) {
-      if (asked_status == 0) futures_.erase(status_handle);  // the client does not learn of it
-      ends_.Ended(number, result.status());
-      TellEnds();
-    } else if (asked_status != 0 && room.ok()) {
-      futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
-    }
-    return result.status();
+  std::vector<uint64_t> arguments = ToVector(request.args_handles());
+  if ((*loaded)->dataflow) {
+    cluster_->programs().Run(session_, executing->executable, std::move(arguments), options,
+                             executing->out, std::move(done), std::move(hold));
+    return;
   }
-  auto* executed = response.mutable_loaded_executable_execute_response();
-  if (out.empty()) {
-    FAIRWAY_RETURN_IF_ERROR(DescribeOutputs(request.loaded_executable_handle(), *result, executed));
-  }
-  Hold(call, result->handles);
-  if (fill_status && asked_status == 0) executed->set_status_handle(status_handle);
-  return absl::OkStatus();
+  const absl::StatusOr<uint64_t> handle = HandleFor(
+      **loaded, executing->executable, {request.device_ids().begin(), request.device_ids().end()});
+  if (!handle.ok()) return Executed(*executing, handle.status());
+  cluster_->executables().Execute(session_, *handle, std::move(arguments), options, executing->out,
+                                  std::move(done), std::move(hold));
 }
 
-absl::Status IfrtSession::DescribeOutputs(
-    uint64_t executable, const ExecuteResult& result,
-    xla::ifrt::proxy::LoadedExecutableExecuteResponse* response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(executable));
-  for (size_t i = 0; i < result.handles.size(); ++i) {
-    const ArraySpec& spec = result.specs[i];
-    auto* output = response->add_outputs();
-    // jaxlib refuses to fetch a token, and recognizes it by this dtype.
-    const bool token = !loaded->dataflow && loaded->metadata->outputs(static_cast<int>(i)).token();
-    DTypeToProto(token ? DType::kToken : spec.dtype, output->mutable_dtype());
-    ShapeToProto(spec.shape, output->mutable_shape());
-    FAIRWAY_RETURN_IF_ERROR(ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
-    output->set_array_handle(result.handles[i]);
+void IfrtSession::Executed(Executing& executing,
+                           const absl::StatusOr<std::vector<uint64_t>>& handles) {
+  auto response = std::make_unique<Response>();
+  if (handles.ok()) {
+    auto* const executed = response->mutable_loaded_executable_execute_response();
+    if (executing.fill_status && executing.asked_status == 0)
+      executed->set_status_handle(executing.status_handle);
+    if (executing.out.empty() && !handles->empty())
+      return DescribeOutputs(executing, *handles, std::move(response));
+    return Answer(std::move(executing.call), absl::OkStatus(), std::move(response));
   }
-  return absl::OkStatus();
+  const absl::Status& error = handles.status();
+  (void)errors_.Poison(executing.out, error);
+  if (executing.watch) watches_.erase(*executing.watch);
+  if (executing.fill_status) {
+    // The client does not learn of it.
+    if (executing.asked_status == 0) futures_.erase(executing.status_handle);
+    ends_.Ended(executing.number, error);
+    TellEnds();
+  } else if (executing.asked_status != 0 && executing.room) {
+    futures_[executing.asked_status] = Future{true, false, error, std::nullopt};
+  }
+  Answer(std::move(executing.call), error, std::move(response));
+}
+
+void IfrtSession::DescribeOutputs(Executing& executing, std::vector<uint64_t> handles,
+                                  std::unique_ptr<Response> response) {
+  const auto fail = [&](const absl::Status& status) {
+    Answer(std::move(executing.call), status, std::make_unique<Response>());
+  };
+  const absl::StatusOr<Loaded*> loaded = FindLoaded(executing.executable);
+  if (!loaded.ok()) return fail(loaded.status());
+  absl::StatusOr<ResultTypes> types;
+  if ((*loaded)->dataflow) {
+    auto program = cluster_->programs().Find(session_, executing.executable);
+    if (!program.ok()) return fail(program.status());
+    types = ResultsOf(*std::move(program));
+  } else {
+    types = cluster_->executables().Results(session_, executing.executable);
+    if (!types.ok()) return fail(types.status());
+  }
+  const size_t results = handles.size();
+  Describe(
+      std::move(executing.call), results,
+      [metadata = (*loaded)->metadata, types = *std::move(types),
+       handles = std::move(handles)](Response& out) -> absl::Status {
+        auto* const executed = out.mutable_loaded_executable_execute_response();
+        for (size_t i = 0; i < handles.size(); ++i) {
+          const ArraySpec& spec = types(i);
+          auto* output = executed->add_outputs();
+          // jaxlib refuses to fetch a token, and recognizes it by this dtype.
+          const bool token = metadata != nullptr && metadata->outputs(static_cast<int>(i)).token();
+          DTypeToProto(token ? DType::kToken : spec.dtype, output->mutable_dtype());
+          ShapeToProto(spec.shape, output->mutable_shape());
+          FAIRWAY_RETURN_IF_ERROR(
+              ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
+          output->set_array_handle(handles[i]);
+        }
+        return absl::OkStatus();
+      },
+      std::move(response));
+}
+
+void IfrtSession::Describe(Call call, size_t values,
+                           std::function<absl::Status(Response& response)> fill,
+                           std::unique_ptr<Response> response) {
+  constexpr size_t kDescribedAtOnce = 256;  // another thread describes more
+  struct Described {
+    std::unique_ptr<Response> response;
+    std::function<absl::Status(Response& response)> fill;
+    absl::Status status;
+  };
+  auto described = std::make_shared<Described>(Described{std::move(response), std::move(fill), {}});
+  const auto work = [described] {
+    described->status = std::exchange(described->fill, nullptr)(*described->response);
+  };
+  if (values <= kDescribedAtOnce) {
+    work();
+    return Answer(std::move(call), described->status, std::move(described->response));
+  }
+  shell_->RunOffLoop(work, [this, alive = alive_, call = std::move(call), described] {
+    if (*alive) Answer(call, described->status, std::move(described->response));
+  });
 }
 
 absl::Status IfrtSession::CostAnalysis(uint64_t handle, Response& response) {

@@ -110,7 +110,8 @@ absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
       return absl::OkStatus();
     case v1::Request::kCall:
       *answered = true;
-      return Call(request.id(), request.call());
+      Call(request.id(), request.call());
+      return absl::OkStatus();
     case v1::Request::kCopy:
       *answered = true;
       Copy(request.id(), request.copy());

@@ -124,7 +124,8 @@ class NativeSession final : public SessionSink {
   void BindProgram(uint64_t id, v1::BindProgram& bind);
   // The arguments and results of an executable or a program, as an answer.
   static v1::Answer CompiledAnswer(uint64_t id, const ExecutableSignature& signature);
-  absl::Status Call(uint64_t id, const v1::Call& call);
+  // The answer follows once the call has ended.
+  void Call(uint64_t id, const v1::Call& call);
 
   const std::vector<VirtualDevice>& devices() const {
     return cluster_->sessions().Devices(session_);

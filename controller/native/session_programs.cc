@@ -185,43 +185,47 @@ void NativeSession::BindProgram(uint64_t id, v1::BindProgram& bind) {
                  });
 }
 
-// On success the answer follows once the call has ended.
-absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
-  const std::vector<uint64_t> out = ToVector(call.results());
+void NativeSession::Call(uint64_t id, const v1::Call& call) {
+  std::vector<uint64_t> out = ToVector(call.results());
+  const auto refuse = [&](const absl::Status& status) {
+    Answer(id, errors_.Poison(std::move(out), status));
+  };
+  const auto known = callables_.find(call.executable());
+  if (known == callables_.end())
+    return refuse(Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
+                        call.executable()));
+  // Without handles the core would choose some.
+  if (out.size() != known->second.results)
+    return refuse(InvalidArgument("{} results, but {} handles were given for them",
+                                  known->second.results, out.size()));
+  if (std::find(out.begin(), out.end(), uint64_t{0}) != out.end())
+    return refuse(InvalidArgument("0 is no handle"));
   // The call ends with its results; without results, the watch tells its end.
   const std::optional<uint64_t> token = id != 0 ? std::optional(next_token_++) : std::nullopt;
   if (token) watches_.emplace(*token, id);
-  const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
-    const auto known = callables_.find(call.executable());
-    if (known == callables_.end())
-      return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
-                   call.executable());
-    // Without handles the core would choose some.
-    if (out.size() != known->second.results)
-      return InvalidArgument("{} results, but {} handles were given for them",
-                             known->second.results, out.size());
-    if (std::find(out.begin(), out.end(), uint64_t{0}) != out.end())
-      return InvalidArgument("0 is no handle");
-    ExecuteOptions options;
-    options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
-    if (out.empty()) options.watch = token;
-    if (!out.empty() && known->second.program) options.watch_results = token;
-    const std::vector<uint64_t> arguments = ToVector(call.arguments());
-    return known->second.program
-               ? cluster_->programs().Run(session_, call.executable(), arguments, options, out)
-               : cluster_->executables().Execute(session_, call.executable(), arguments, options,
-                                                 out);
+  ExecuteOptions options;
+  options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
+  const bool program = known->second.program;
+  if (out.empty()) options.watch = token;
+  if (!out.empty() && program) options.watch_results = token;
+  Cluster::Done done = [this, id, token, out,
+                        program](const absl::StatusOr<std::vector<uint64_t>>& made) mutable {
+    if (!made.ok()) {
+      if (token) watches_.erase(*token);
+      return Answer(id, errors_.Poison(std::move(out), made.status()));
+    }
+    // The core watches the results of programs.
+    if (token && !out.empty() && !program)
+      cluster_->arrays().Watch(session_, *token, std::move(out));
   };
-  const absl::StatusOr<ExecuteResult> result = execute();
-  if (!result.ok()) {
-    if (token) watches_.erase(*token);
-    return errors_.Poison(out, result.status());
+  std::vector<uint64_t> arguments = ToVector(call.arguments());
+  if (program) {
+    cluster_->programs().Run(session_, call.executable(), std::move(arguments), options,
+                             std::move(out), std::move(done));
+  } else {
+    cluster_->executables().Execute(session_, call.executable(), std::move(arguments), options,
+                                    std::move(out), std::move(done));
   }
-  const auto called = callables_.find(call.executable());
-  // A program's results do not exist yet.
-  if (token && !out.empty() && !called->second.program)
-    cluster_->arrays().Watch(session_, *token, out);
-  return absl::OkStatus();
 }
 
 }  // namespace fairway

@@ -166,6 +166,10 @@ class Client final : public SessionOwner {
   // For requests that may take several turns: the expected answer.
   Cluster::Done Expects(std::string want, std::string what, size_t results);
   Cluster::Ended Expects(std::string want, std::string what);
+  // The same for calls; those that are refused also leave the error in their results.
+  Cluster::Done ExpectsCall(const std::string& refusal, const std::string& what,
+                            const std::vector<uint64_t>& out);
+  void Refused(const std::vector<uint64_t>& out, const absl::Status& error);
   // Call it when such a request has begun.
   void Began();
 

@@ -165,15 +165,21 @@ void Client::DoExecute() {
   }
   world_.Trace("s{} execute {} args [{}] -> [{}] on {} devices", session_, code->spec.name,
                fmt::join(args, " "), fmt::join(out, " "), devices.size());
-  const auto run =
-      world_.controller->cluster().executables().Execute(session_, executable, args, options, out);
-  if (Expect(run.status(), refusal, "execute")) {
-    Executed(*code, args, options, *run);
+  Cluster::Executables& executables = world_.controller->cluster().executables();
+  if (!out.empty() && r.Percent(70)) {
+    ExecuteResult run;
+    run.handles = out;
+    run.specs = executables.Signature(session_, executable)->outputs;
+    run.node = executables.Execute(session_, executable, args, options, out,
+                                   ExpectsCall(refusal, "execute", out));
+    if (refusal.empty()) Executed(*code, args, options, run);
+    Began();
   } else {
-    world_.Count("execute refused");
-    for (size_t o = 0; o < out.size(); ++o) {
-      const ArraySpec* spec = world_.controller->cluster().arrays().Spec(session_, out[o]);
-      if (spec != nullptr) arrays_[out[o]] = {*spec, {}, Describe(run.status())};
+    const auto run = executables.Execute(session_, executable, args, options, out);
+    if (Expect(run.status(), refusal, "execute")) {
+      Executed(*code, args, options, *run);
+    } else {
+      Refused(out, run.status());
     }
   }
   world_.controller->Settle();
@@ -184,6 +190,24 @@ void Client::DoExecute() {
            "release of an executable");
   }
   if (r.Percent(3)) ForgetUnusedCode();
+}
+
+// The results hold the error of a refused call.
+void Client::Refused(const std::vector<uint64_t>& out, const absl::Status& error) {
+  world_.Count("execute refused");
+  for (const uint64_t handle : out) {
+    const ArraySpec* spec = world_.controller->cluster().arrays().Spec(session_, handle);
+    if (spec != nullptr) arrays_[handle] = {*spec, {}, Describe(error)};
+  }
+}
+
+Cluster::Done Client::ExpectsCall(const std::string& refusal, const std::string& what,
+                                  const std::vector<uint64_t>& out) {
+  return [this, out, done = Expects(refusal, what, out.size())](
+             const absl::StatusOr<std::vector<uint64_t>>& made) {
+    done(made);
+    if (!made.ok()) Refused(out, made.status());
+  };
 }
 
 void Client::ForgetUnusedCode() {
