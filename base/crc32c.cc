@@ -122,4 +122,27 @@ uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes) {
   return ExtendCrc32cPortable(crc, bytes);
 }
 
+uint32_t CombineCrc32c(uint32_t first, uint32_t second, size_t second_bytes) {
+  // A matrix over bits: what a number of zero bits does to a checksum. Squares have twice as many.
+  using Matrix = std::array<uint32_t, 32>;
+  const auto times = [](const Matrix& m, uint32_t v) {
+    uint32_t sum = 0;
+    for (size_t i = 0; v != 0; v >>= 1, ++i) sum ^= (v & 1) != 0 ? m[i] : 0;
+    return sum;
+  };
+  const auto squared = [&](const Matrix& m) {
+    Matrix out;
+    for (size_t i = 0; i < m.size(); ++i) out[i] = times(m, m[i]);
+    return out;
+  };
+  constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
+  Matrix zeros{kPolynomial};                    // of one bit
+  for (size_t i = 1; i < zeros.size(); ++i) zeros[i] = uint32_t{1} << (i - 1);
+  for (int bits = 1; bits < 8; bits *= 2) zeros = squared(zeros);
+  for (; second_bytes != 0; second_bytes >>= 1, zeros = squared(zeros)) {
+    if ((second_bytes & 1) != 0) first = times(zeros, first);
+  }
+  return first ^ second;
+}
+
 }  // namespace fairway

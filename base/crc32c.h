@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_BASE_CRC32C_H_
 #define FAIRWAY_BASE_CRC32C_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -13,6 +14,9 @@ namespace fairway {
 uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes);
 
 inline uint32_t Crc32c(std::string_view bytes) { return ExtendCrc32c(0, bytes); }
+
+// The checksum of bytes that gave `first`, followed by `second_bytes` bytes that gave `second`.
+uint32_t CombineCrc32c(uint32_t first, uint32_t second, size_t second_bytes);
 
 // The form with tables, for tests and other CPUs.
 uint32_t ExtendCrc32cPortable(uint32_t crc, std::string_view bytes);

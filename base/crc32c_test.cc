@@ -25,6 +25,9 @@ TEST(Crc32c, BothFormsAgreeAtAllLengthsAndSplits) {
     const std::string_view all = std::string_view(bytes).substr(0, size);
     EXPECT_EQ(Crc32c(all), ExtendCrc32cPortable(0, all)) << size;
     const size_t cut = random() % (size + 1);
+    EXPECT_EQ(CombineCrc32c(Crc32c(all.substr(0, cut)), Crc32c(all.substr(cut)), all.size() - cut),
+              Crc32c(all))
+        << size;
     EXPECT_EQ(ExtendCrc32c(Crc32c(all.substr(0, cut)), all.substr(cut)), Crc32c(all))
         << size << " cut at " << cut;
   }

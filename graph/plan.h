@@ -61,7 +61,8 @@ struct InstallExecutable {
     friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members;
-  int32_t member = 0;  // the index of this executor in `members`
+  int32_t member = 0;                               // the index of this executor in `members`
+  std::optional<uint32_t> code_crc = std::nullopt;  // CRC-32C of `code`, where it is known
 };
 
 // Drops code, or a sequence of that id.

@@ -92,11 +92,11 @@ size_t LogFrameWriter::BytesWith(const EntryHeader& header, size_t body_bytes) c
          1 + VarintBytes(body_bytes) + body_bytes;
 }
 
-void LogFrameWriter::Add(const EntryHeader& header, std::string_view body) {
+void LogFrameWriter::Add(const EntryHeader& header, std::string_view body, size_t more) {
   PutVarint(header.number - previous_, &bytes_);
   PutVarint(header.set.wire(), &bytes_);
   PutVarint(static_cast<uint64_t>(header.kind) | uint64_t{header.flags} << kKindBits, &bytes_);
-  PutVarint(body.size(), &bytes_);
+  PutVarint(body.size() + more, &bytes_);
   bytes_.append(body);
   previous_ = header.number;
   ++entries_;

@@ -62,8 +62,9 @@ class LogFrameWriter {
   LogFrameWriter(uint64_t version, const LogRanges& concluded);
   // The bytes of the frame if this entry is added.
   size_t BytesWith(const EntryHeader& header, size_t body_bytes) const;
-  // Numbers must ascend; at most kMaxFrameEntries.
-  void Add(const EntryHeader& header, std::string_view body);
+  // Numbers must ascend; at most kMaxFrameEntries. `more`: bytes of the body that the caller sends
+  // behind the frame; no entry may follow.
+  void Add(const EntryHeader& header, std::string_view body, size_t more = 0);
   size_t entries() const { return entries_; }
   std::string Take() { return std::move(bytes_); }
 

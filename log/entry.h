@@ -98,9 +98,11 @@ struct LogEntry {
   EntryHeader header;
   SessionId session;  // who is charged for it; 0: nobody
   std::string body;
+  SharedTail tail;  // of the body, which is not copied
   MemoryCharge charge;  // ends with the entry
 
-  size_t bytes() const { return kMaxEntryHeaderBytes + body.size(); }  // as the limits count
+  size_t body_bytes() const { return body.size() + tail.size(); }
+  size_t bytes() const { return kMaxEntryHeaderBytes + body_bytes(); }  // as the limits count
 };
 using EntryRef = std::shared_ptr<const LogEntry>;
 

@@ -60,7 +60,7 @@ absl::StatusOr<LogNumber> LogHead::Append(NewLogEntry entry) {
                  "{} {} of version {} is not there, so a {} for it cannot be appended",
                  entry.set.is_one() ? "executor" : "set", entry.set.index(), tree_.version(),
                  Name(entry.kind));
-  FAIRWAY_RETURN_IF_ERROR(Room(concerned, entry.session, entry.flags, entry.body.size()));
+  FAIRWAY_RETURN_IF_ERROR(Room(concerned, entry.session, entry.flags, entry.body_bytes()));
   FAIRWAY_ASSIGN_OR_RETURN(const EntryRef ref, log_.Append(std::move(entry)));
   if (Planted(LogMistake::kAbsentChildEnded)) {
     for (uint32_t child = 0; child < outboxes_.size(); ++child) {

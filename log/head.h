@@ -62,7 +62,9 @@ class LogHead {
 
   // A child's outbox says whether a frame should leave. Next returns it (LogOutbox::Next).
   const LogOutbox& outbox(uint32_t child) const { return outboxes_[child]; }
-  std::string Next(uint32_t child) { return outboxes_[child].Next(limits_.frame_bytes); }
+  std::string Next(uint32_t child, SharedTail* tail = nullptr) {
+    return outboxes_[child].Next(limits_.frame_bytes, tail);
+  }
 
   // R2: the entries concluded since the last call, each once.
   std::vector<LogNumber> TakeConcluded();

@@ -24,7 +24,10 @@ struct NewLogEntry {
   EntryKind kind = EntryKind::kCommand;
   uint8_t flags = 0;    // EntryFlags
   std::string body;     // encoded
+  SharedTail tail;      // of the body
   MemoryCharge charge;  // what is charged for the entry until nobody has it any more
+
+  size_t body_bytes() const { return body.size() + tail.size(); }
 };
 
 // Loop-confined: no thread, clock or I/O. One per island.

@@ -79,22 +79,32 @@ void LogOutbox::Applied(LogNumber applied) {
   }
 }
 
-std::string LogOutbox::Next(size_t most) {
+std::string LogOutbox::Next(size_t most, SharedTail* tail) {
   const size_t ranges = std::max<size_t>(1, most / 2 / kMostRangeBytes);
   LogRanges told = told_.TakeFront(std::min(ranges, kMaxFrameRanges));
   LogFrameWriter frame(version_, told);
+  SharedTail last;
   while (unsent_ < entries_.size() && frame.entries() < kMaxFrameEntries) {
     const LogEntry& entry = *entries_[unsent_];
     const bool alone = frame.entries() == 0 && told.empty();
-    if (!alone && frame.BytesWith(entry.header, entry.body.size()) > most) break;
-    frame.Add(entry.header, entry.body);
+    if (!alone && frame.BytesWith(entry.header, entry.body_bytes()) > most) break;
+    frame.Add(entry.header, entry.body, entry.tail.size());
     CountUnsent(entry, false);
     ++unsent_;
     here_ = entry.header.number;
     sent_ = std::max(sent_, here_);
+    if (entry.tail.size() == 0) continue;
+    last = entry.tail;
+    break;
   }
   due_ = false;
-  return frame.Take();
+  std::string bytes = frame.Take();
+  if (tail != nullptr) {
+    *tail = std::move(last);
+  } else if (last.bytes != nullptr) {
+    bytes += *last.bytes;
+  }
+  return bytes;
 }
 
 void LogOutbox::CountUnsent(const LogEntry& entry, bool more) {

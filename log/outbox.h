@@ -64,7 +64,8 @@ class LogOutbox {
     return connected_ && (due_ || unsent_ < entries_.size() || !told_.empty());
   }
   // Encodes a frame of at most `most` bytes, or with one larger entry alone. Requires HasNews.
-  std::string Next(size_t most);
+  // `tail` gets the end of the frame, if an entry shares it; nullptr: it is copied into the frame.
+  std::string Next(size_t most, SharedTail* tail = nullptr);
 
   bool connected() const { return connected_; }
   // The highest number that was sent in this version, or that the child had before it.

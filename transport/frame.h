@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "base/status.h"
 
@@ -12,6 +15,13 @@ namespace fairway {
 
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr uint32_t kMaxFrameBytes = uint32_t{1} << 30;
+
+// Many bytes that follow others, shared by all who send them.
+struct SharedTail {
+  std::shared_ptr<const std::string> bytes;    // nullptr: there are none
+  std::optional<uint32_t> crc = std::nullopt;  // CRC-32C, where somebody has worked it out
+  size_t size() const { return bytes == nullptr ? 0 : bytes->size(); }
+};
 
 struct FrameHeader {
   uint8_t type = 0;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
@@ -175,13 +176,15 @@ void FrameStream::Write() {
   OutFrame frame;
   for (size_t frames = 0; frames < kBatchFrames && bytes < kBatchBytes && NextFrame(frame);
        ++frames) {
-    const std::string_view payload = frame.own.empty() ? frame.view : std::string_view(frame.own);
-    frame.header.length = static_cast<uint32_t>(payload.size());
-    frame.header.crc = frame.crc.has_value() ? *frame.crc : Crc32c(payload);
+    frame.header.length = static_cast<uint32_t>(frame.own.size() + frame.view.size());
+    frame.header.crc =
+        frame.crc.has_value() ? *frame.crc : ExtendCrc32c(Crc32c(frame.own), frame.view);
     const size_t at = small_.size();
     small_.resize(at + kFrameHeaderBytes);
     EncodeFrameHeader(frame.header, small_.data() + at);
-    bytes += kFrameHeaderBytes + payload.size();
+    bytes += kFrameHeaderBytes + frame.header.length;
+    if (!frame.view.empty()) small_.append(std::exchange(frame.own, {}));
+    const std::string_view payload = frame.own.empty() ? frame.view : std::string_view(frame.own);
     if (payload.size() <= kCopyBytes) {
       small_.append(payload);
     } else {

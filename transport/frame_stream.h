@@ -27,7 +27,8 @@ namespace fairway {
 // straight there.
 class FrameStream : public std::enable_shared_from_this<FrameStream> {
  public:
-  // A frame to send. Its payload is `own`, or `view`, which lives as long as `owner`. The header's
+  // A frame to send. Its payload is `own`, followed by `view`, which lives as long as `owner`: one
+  // of both is empty, or `own` is short and copied. The header's
   // length and crc are filled in here, the latter with `crc` where that is known.
   struct OutFrame {
     FrameHeader header;

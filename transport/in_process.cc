@@ -22,6 +22,7 @@ class InProcessLink final : public Link {
 
   void Send(Frame frame) override {
     if (joint_->ends[side_] != this) return;
+    frame.Join();
     const size_t bytes = frame.payload.size();
     queued_ += bytes;
     loop_.Post("in-process frame",

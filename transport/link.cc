@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "async/timed.h"
+#include "base/crc32c.h"
 #include "transport/frame_stream.h"
 
 namespace fairway {
@@ -43,7 +44,7 @@ class LinkStream final : public FrameStream {
   void Send(Frame frame) {
     FAIRWAY_ASSERT_IN_LOOP(loop_);
     if (closed() || ending_) return;
-    queued_ += kFrameHeaderBytes + frame.payload.size();
+    queued_ += kFrameHeaderBytes + frame.bytes();
     out_.push_back(std::move(frame));
     Kick();
   }
@@ -58,10 +59,16 @@ class LinkStream final : public FrameStream {
   bool NextFrame(OutFrame& out) override {
     if (out_.empty()) return false;
     Frame& frame = out_.front();
-    queued_ -= kFrameHeaderBytes + frame.payload.size();
+    queued_ -= kFrameHeaderBytes + frame.bytes();
     out.header = {.type = frame.type, .flags = frame.flags, .id = frame.id, .offset = frame.offset};
-    out.own = std::move(frame.payload);
     out.crc = frame.crc;
+    if (SharedTail& tail = frame.tail; tail.size() > 0) {
+      out.crc = std::nullopt;
+      if (tail.crc) out.crc = CombineCrc32c(Crc32c(frame.payload), *tail.crc, tail.size());
+      out.view = *tail.bytes;
+      out.owner = std::move(tail.bytes);
+    }
+    out.own = std::move(frame.payload);
     out_.pop_front();
     return true;
   }
@@ -69,10 +76,14 @@ class LinkStream final : public FrameStream {
   size_t MaxPayload(uint8_t) const override { return max_payload_; }
 
   std::span<char> Destination(const FrameHeader& header, size_t done) override {
-    // Grows as bytes arrive: the length in a header alone must cost no memory.
+    // Grows as bytes arrive: the length in a header alone must cost no memory. Once many have
+    // arrived, the rest gets addresses at once, and memory a piece at a time: growing further would
+    // copy and clear hundreds of MiB in one go.
     if (done >= payload_.size()) {
-      payload_.resize(
-          std::min<size_t>(header.length, std::max<size_t>(kFirstPiece, 2 * payload_.size())));
+      const size_t size = payload_.size();
+      if (size >= kManyBytes) payload_.reserve(header.length);
+      const size_t more = size >= kManyBytes ? kFirstPiece : std::max(kFirstPiece, size);
+      payload_.resize(std::min<size_t>(header.length, size + more));
     }
     return {payload_.data() + done, payload_.size() - done};
   }
@@ -93,6 +104,7 @@ class LinkStream final : public FrameStream {
 
  private:
   static constexpr size_t kFirstPiece = 1 << 20;
+  static constexpr size_t kManyBytes = 8 << 20;
 
   EventLoop& loop_;
   Link* owner_ = nullptr;

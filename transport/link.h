@@ -18,6 +18,7 @@
 
 #include "async/event_loop.h"
 #include "base/status.h"
+#include "transport/frame.h"
 
 namespace fairway {
 
@@ -29,6 +30,15 @@ struct Frame {
   std::string payload;
   // CRC-32C of the payload, where its maker has worked it out; else the link does, in the loop.
   std::optional<uint32_t> crc = std::nullopt;
+  // The end of the payload of a frame that is sent. What is received has none.
+  SharedTail tail = {};
+
+  size_t bytes() const { return payload.size() + tail.size(); }
+  // Appends the tail to the payload.
+  void Join() {
+    if (tail.bytes != nullptr) payload += *tail.bytes;
+    tail = {};
+  }
 };
 
 inline constexpr std::chrono::milliseconds kHostSilence{3000};

@@ -109,6 +109,31 @@ TEST_P(Links, AChecksumThatIsKnownIsNotWorkedOutAgain) {
   EXPECT_EQ(at_b_.status.code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_P(Links, ASharedTailFollowsThePayload) {
+  const auto large = std::make_shared<const std::string>(20 << 20, 'x');
+  const auto small = std::make_shared<const std::string>("tail");
+  Frame frames[] = {Text(1, "head"), Text(2, "head"), Text(3, ""), Text(4, "alone"),
+                    Text(5, std::string(1 << 20, 'h'))};
+  frames[0].tail = {large, Crc32c(*large)};
+  frames[1].tail = {small};
+  frames[2].tail = {large};
+  frames[4].tail = {large};
+  InLoop([&] {
+    for (const Frame& frame : frames) a_->Send(frame);
+  });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return at_b_.frames.size() == 5; })) << at_b_.status;
+  for (size_t i = 0; i < 5; ++i) {
+    frames[i].Join();
+    EXPECT_TRUE(at_b_.frames[i].payload == frames[i].payload) << i;
+  }
+  if (GetParam() == Kind::kInProcess) return;
+  Frame wrong = Text(6, "head");
+  wrong.tail = {small, Crc32c(*small) + 1};
+  InLoop([&] { a_->Send(wrong); });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return at_b_.closed == 1; }));
+  EXPECT_EQ(at_b_.status.code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_P(Links, FramesArriveWholeAndInOrder) {
   std::string large(3 << 20, 'x');
   large[1234567] = 'y';

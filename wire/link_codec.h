@@ -46,6 +46,15 @@ absl::StatusOr<Command> CommandFromProto(v1::Command& in);
 // The body of a COMMAND of the log, which is an encoded v1.Command. RESOURCE_EXHAUSTED: the body
 // would have more than `most` bytes.
 absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most = kMaxCommandBytes);
+// The same as what is sent: the code of an InstallExecutable of kSharedCodeBytes and more follows
+// the rest, and is not copied.
+struct EncodedCommand {
+  std::string body;
+  SharedTail tail = {};
+  size_t bytes() const { return body.size() + tail.size(); }
+};
+inline constexpr size_t kSharedCodeBytes = size_t{64} << 10;
+absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most = kMaxCommandBytes);
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes);
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out);

@@ -508,6 +508,29 @@ TEST(Commands, AreTheBodiesOfEntries) {
   EXPECT_EQ(*std::get<InstallExecutable>(*installed).code, *install.code);
 }
 
+TEST(Commands, ShareTheirCode) {
+  InstallExecutable install;
+  install.executable = ExecutableId(1);
+  install.code = std::make_shared<const std::string>(kSharedCodeBytes, 'x');
+  install.code_crc = 7;
+  install.checksum = "sum";
+  install.devices = {0, 1};
+  const auto sent = EncodeToSend(install);
+  ASSERT_TRUE(sent.ok()) << sent.status();
+  EXPECT_EQ(sent->tail.bytes, install.code);  // the same bytes
+  EXPECT_EQ(sent->tail.crc, 7);
+  EXPECT_LT(sent->body.size(), 100u);
+  const auto got = DecodeCommand(sent->body + *sent->tail.bytes);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(EncodeCommand(*got).value(), EncodeCommand(install).value());
+  EXPECT_EQ(EncodeToSend(install, sent->bytes() - 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  // Little code is not worth it.
+  install.code = std::make_shared<const std::string>("x");
+  EXPECT_EQ(EncodeToSend(install)->body, EncodeCommand(install).value());
+  EXPECT_EQ(EncodeToSend(install)->tail.size(), 0u);
+}
+
 // Damaged messages end in a status, whatever their bytes.
 TEST(BadCommands, DamagedBytesNeverCrash) {
   google::protobuf::SetLogHandler(nullptr);

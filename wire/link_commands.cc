@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include <google/protobuf/arena.h>
-
 #include "base/planted.h"
 #include "wire/limits.h"
 #include "wire/link_codec.h"
@@ -17,18 +15,6 @@ namespace {
 
 constexpr int kMaxShards = 1 << 16;
 constexpr int kMaxRegisters = 1 << 24;
-
-// A message whose small parts need no allocations of their own.
-class CommandArena {
- public:
-  CommandArena() : arena_(block_, sizeof(block_)) {}
-  v1::Command* message() { return message_; }
-
- private:
-  alignas(std::max_align_t) char block_[4096];
-  google::protobuf::Arena arena_;
-  v1::Command* const message_ = google::protobuf::Arena::CreateMessage<v1::Command>(&arena_);
-};
 
 // ---- Out ----
 
@@ -509,25 +495,6 @@ absl::StatusOr<Command> CommandFromProto(v1::Command& in) {
   auto out = Dispatch(in);
   if (!out.ok()) return Annotate(out.status(), "bad command");
   return out;
-}
-
-absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most) {
-  CommandArena arena;
-  ToProto(command, arena.message());
-  const size_t bytes = arena.message()->ByteSizeLong();
-  if (bytes > most)
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "a command of {} bytes, a message has room for {}", bytes, most);
-  std::string out(bytes, '\0');
-  arena.message()->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(out.data()));
-  return out;
-}
-
-absl::StatusOr<Command> DecodeCommand(std::string_view bytes) {
-  CommandArena arena;
-  if (!arena.message()->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return InvalidArgument("bad command: {} bytes are none", bytes.size());
-  return CommandFromProto(*arena.message());
 }
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out) {

@@ -35,7 +35,10 @@ int64_t NetAllocated() {
 class Controller::HostLink final : public Link {
  public:
   HostLink(Controller* controller, int host) : controller_(controller), host_(host) {}
-  void Send(Frame frame) override { controller_->sent_.emplace_back(host_, std::move(frame)); }
+  void Send(Frame frame) override {
+    frame.Join();
+    controller_->sent_.emplace_back(host_, std::move(frame));
+  }
   size_t queued_bytes() const override { return 0; }
   void Close() override { spdlog::error("scale model: the hub closed the link of host {}", host_); }
   std::string peer() const override { return fmt::format("host{}", host_); }

@@ -121,7 +121,7 @@ void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
   if (absent && spec.sequence != nullptr) {
     Send(executor, InstallSequence{spec.id, spec.sequence}, node.session);
   } else if (absent) {
-    InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0};
+    InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0, spec.code_crc};
     const std::vector<CodeLayout::Part>& parts = s.layouts.at(spec.id).parts;
     for (size_t p = 0; p < parts.size() && parts.size() > 1; ++p) {
       if (parts[p].executor == executor.id) command.member = static_cast<int32_t>(p);

@@ -47,6 +47,7 @@ struct ExecutableSpec {
   int64_t temp_bytes = 0;  // peak temporary memory per device, besides arguments and results
   std::shared_ptr<const std::string> code;
   std::string checksum;
+  std::optional<uint32_t> code_crc = std::nullopt;  // as InstallExecutable::code_crc
   // Set instead of code: a part of a program, whose steps run the executables listed next.
   std::shared_ptr<const Sequence> sequence;
   std::vector<ExecutableId> parts;

@@ -47,6 +47,11 @@ class Cluster::Fleet {
   // All islands that are known and not forgotten, in the order of their ids.
   std::vector<IslandStatus> Islands() const;
   std::vector<ExecutorStatus> Executors() const;
+  // An executor of the island, up or not: all of them have the same runtime and platform. nullptr:
+  // there is no such island, or it is forgotten. Valid until the next event.
+  const ExecutorSpec* AnyOf(IslandId island) const;
+  // The device's number within its executor.
+  int32_t OrdinalOf(DeviceId device) const;
   std::vector<DeviceUsage> Usage() const;
 
  private:

@@ -107,6 +107,19 @@ std::vector<ExecutorStatus> Cluster::Fleet::Executors() const {
   return out;
 }
 
+const ExecutorSpec* Cluster::Fleet::AnyOf(IslandId id) const {
+  const auto island = state_->islands.find(id);
+  if (island == state_->islands.end() || island->second.forgotten ||
+      island->second.executors.empty())
+    return nullptr;
+  return &state_->executors.at(island->second.executors.front()).spec;
+}
+
+int32_t Cluster::Fleet::OrdinalOf(DeviceId device) const {
+  const Executor& executor = *state_->ExecutorOf(device);
+  return static_cast<int32_t>(device.value - executor.first_device.value);
+}
+
 std::vector<DeviceUsage> Cluster::Fleet::Usage() const {
   std::vector<DeviceUsage> out;
   for (const auto& [id, executor] : state_->executors) {

@@ -112,6 +112,7 @@ struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   MemoryCharge charge;  // of its code, to whom pays for it
   std::shared_ptr<const std::string> code;
   std::string checksum;
+  std::optional<uint32_t> crc;
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
   std::map<std::vector<DeviceId>, ExecutableId> placed;
   std::vector<Waiter> waiting;  // until the code is ready
@@ -154,12 +155,10 @@ CompileService::~CompileService() { *alive_ = false; }
 
 // An executor that is down counts: it is on its way back, and work for it waits meanwhile.
 absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
-  for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
-    if (executor.island == island)
-      return fmt::format("{}/{}/{}/{}", executor.spec.runtime, executor.spec.platform_name,
-                         executor.spec.platform_version, executor.spec.device_kind);
-  }
-  return Error(absl::StatusCode::kNotFound, "there is no island {}", island);
+  const ExecutorSpec* const spec = cluster_->fleet().AnyOf(island);
+  if (spec == nullptr) return Error(absl::StatusCode::kNotFound, "there is no island {}", island);
+  return fmt::format("{}/{}/{}/{}", spec->runtime, spec->platform_name, spec->platform_version,
+                     spec->device_kind);
 }
 
 void CompileService::Compile(KnownProgram program, v1::CompileOptions options, Target target,
@@ -246,6 +245,7 @@ void CompileService::Compiled(IslandId asked, const std::string& key, const Know
   entry->ready = true;
   entry->code = std::make_shared<const std::string>(std::move(result->code));
   entry->checksum = std::move(result->checksum);
+  entry->crc = result->crc;
   entry->metadata = std::make_shared<const v1::ExecutableMetadata>(std::move(result->metadata));
   bytes_ += entry->bytes;
   for (Waiter& waiter : waiting) Answer(*entry, program, options, std::move(waiter));
@@ -370,11 +370,8 @@ void CompileService::Answer(Entry& entry, const KnownProgram& program,
 }
 
 std::vector<int32_t> CompileService::Ordinals(const std::vector<DeviceId>& devices) const {
-  std::map<DeviceId, int32_t> ordinals;
-  for (const DeviceUsage& device : cluster_->fleet().Usage())
-    ordinals[device.device] = device.local_ordinal;
   std::vector<int32_t> out;
-  for (const DeviceId device : devices) out.push_back(ordinals.at(device));
+  for (const DeviceId device : devices) out.push_back(cluster_->fleet().OrdinalOf(device));
   return out;
 }
 
@@ -402,6 +399,7 @@ absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId islan
   }
   spec.temp_bytes = entry.metadata->memory().temp();
   spec.code = entry.code;
+  spec.code_crc = entry.crc;
   spec.checksum = entry.checksum;
   if (!id) id = ExecutableId(next_id_++);
   spec.id = id;

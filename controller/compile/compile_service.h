@@ -26,6 +26,7 @@ struct CompiledCode {
   std::string code;
   std::string checksum;  // SHA-256 of `code`, hex
   v1::ExecutableMetadata metadata;
+  std::optional<uint32_t> crc = std::nullopt;  // CRC-32C of `code`, if it is large
 };
 
 // Where programs are compiled: in a compile process of one of the island's workers. Loop-confined.

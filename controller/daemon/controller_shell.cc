@@ -76,6 +76,14 @@ absl::Status ControllerShell::Listen() {
   hub.data_endpoint = ":" + port;
   hub.deadline = options_.executor_deadline;
   hub.link_grace = options_.link_grace;
+  hub.off_loop = [this](std::function<void()> work, std::function<void()> then) {
+    packing_.Run(
+        [&loop = loop_, work = std::move(work), then = std::move(then)]() mutable {
+          work();
+          loop.Post("large message", std::move(then));
+        },
+        0);
+  };
   WorkerHubEvents* const events = this;
   hub_ = std::make_unique<WorkerHub>(loop_, hub, events, [this] { return clock_.now(); });
   auto server = ListenTcp(loop_, HostPort(options_.bind, options_.link_port),
@@ -311,11 +319,10 @@ void ControllerShell::Compile(SessionId session, IslandId island,
                               std::shared_ptr<const std::string> program,
                               v1::CompileOptions options,
                               std::function<void(absl::StatusOr<CompiledCode>)> done) {
-  for (const IslandStatus& status : cluster_->fleet().Islands()) {
-    if (status.id != island) continue;
+  if (const ExecutorSpec* const spec = cluster_->fleet().AnyOf(island); spec != nullptr) {
     packer_.Pack(
         session, std::move(program), std::move(options),
-        [this, alive = alive_, name = status.name, done = std::move(done)](Frame request) mutable {
+        [this, alive = alive_, name = spec->island, done = std::move(done)](Frame request) mutable {
           if (*alive) hub_->Compile(name, std::move(request), std::move(done));
         });
     return;

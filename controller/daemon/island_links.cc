@@ -15,15 +15,17 @@ namespace {
 
 constexpr size_t kMaxLingeringBytes = 64 << 10;  // of waiting entries that linger
 
-NewLogEntry CommandEntry(ExecutorId executor, std::string body, bool lingers,
+NewLogEntry CommandEntry(ExecutorId executor, EncodedCommand command, bool lingers,
                          std::shared_ptr<MemoryBudget> payer) {
   NewLogEntry entry;
   entry.set = LogSetId::One(executor.value);
   entry.kind = EntryKind::kCommand;
   entry.flags = kNeverWaits;
   if (lingers) entry.flags |= kMayLinger;
-  if (body.size() > kMaxEntryBytes) entry.flags |= kBulkEntry;
-  entry.body = std::move(body);
+  entry.body = std::move(command.body);
+  entry.tail = std::move(command.tail);
+  if (entry.body_bytes() > kMaxEntryBytes) entry.flags |= kBulkEntry;
+  // The tail is compiled code, which is charged where it is kept.
   const size_t bytes = kMaxEntryHeaderBytes + entry.body.size();
   entry.charge = MemoryCharge(std::move(payer), static_cast<int64_t>(bytes));
   return entry;
@@ -80,11 +82,11 @@ absl::Status IslandLinks::Resume(ExecutorId executor, Link* link, uint64_t versi
   return absl::OkStatus();
 }
 
-absl::Status IslandLinks::Append(ExecutorId executor, std::string body, bool lingers,
+absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand command, bool lingers,
                                  std::shared_ptr<MemoryBudget> payer) {
   Member& member = members_.at(executor);
-  NewLogEntry entry = CommandEntry(executor, std::move(body), lingers, std::move(payer));
-  FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body.size()));
+  NewLogEntry entry = CommandEntry(executor, std::move(command), lingers, std::move(payer));
+  FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body_bytes()));
   if (!member.child) {
     const bool first = Planted(Bug::kOvertakeWaiting) && !member.waiting.empty();
     member.waiting.insert(first ? member.waiting.begin() : member.waiting.end(), std::move(entry));
@@ -196,9 +198,9 @@ void IslandLinks::SendTo(const Member& member, bool lingering, LinkTraffic& sent
          (Leaves(member) || (lingering && outbox.unsent_bytes() > 0))) {
     Frame frame;
     frame.type = kLogFrame;
-    frame.payload = head_.Next(*member.child);
+    frame.payload = head_.Next(*member.child, &frame.tail);
     ++sent.messages;
-    sent.bytes += kFrameHeaderBytes + frame.payload.size();
+    sent.bytes += kFrameHeaderBytes + frame.bytes();
     member.link->Send(std::move(frame));
   }
 }

@@ -20,6 +20,7 @@
 #include "controller/daemon/link_traffic.h"
 #include "log/head.h"
 #include "transport/link.h"
+#include "wire/link_codec.h"
 
 namespace fairway {
 
@@ -61,7 +62,7 @@ class IslandLinks {
   // leaves together with another one, or once there are many bytes of them, or with SendAll. The
   // entry's bytes are taken from `payer` until it is concluded, or its executor has left.
   // INVALID_ARGUMENT: the body is longer than an entry may be.
-  absl::Status Append(ExecutorId executor, std::string body, bool lingers,
+  absl::Status Append(ExecutorId executor, EncodedCommand command, bool lingers,
                       std::shared_ptr<MemoryBudget> payer = nullptr);
 
   // Takes a report of the log from a member.

@@ -24,7 +24,11 @@ using ::testing::SizeIs;
 // A link that holds its frames until they are delivered.
 class HeldLink final : public Link {
  public:
-  void Send(Frame frame) override { held.push_back(std::move(frame.payload)); }
+  void Send(Frame frame) override {
+    last_tail = frame.tail;
+    frame.Join();
+    held.push_back(std::move(frame.payload));
+  }
   size_t queued_bytes() const override {
     if (written) return 0;
     size_t bytes = 0;
@@ -35,6 +39,7 @@ class HeldLink final : public Link {
   std::string peer() const override { return "held"; }
 
   std::deque<std::string> held;
+  SharedTail last_tail;  // of the last frame
   bool written = false;  // the frames are in the sockets' buffers
 };
 
@@ -67,7 +72,7 @@ class IslandLinksTest : public ::testing::Test {
     return *registrations_[id];
   }
   void Append(uint32_t id, std::string body, bool lingers = false) {
-    ASSERT_TRUE(links_.Append(ExecutorId(id), std::move(body), lingers).ok());
+    ASSERT_TRUE(links_.Append(ExecutorId(id), {std::move(body), {}}, lingers).ok());
   }
   absl::Status Report(uint32_t id) {
     return links_.Take(ExecutorId(id), EncodeLogReport(registrations_.at(id)->follower.Next()));
@@ -92,6 +97,28 @@ class IslandLinksTest : public ::testing::Test {
   LinkTraffic sent_;
   std::map<uint32_t, std::unique_ptr<Registration>> registrations_;
 };
+
+// The bytes of compiled code are those that the core has, however often they are sent.
+TEST_F(IslandLinksTest, LongCodeIsSharedAndNotCopied) {
+  Registration& executor = Join(7);
+  const auto code = std::make_shared<const std::string>(1 << 20, 'c');
+  Append(7, "a");
+  ASSERT_TRUE(links_.Append(ExecutorId(7), {"b", {code}}, false).ok());
+  Append(7, "d");
+  Send();
+  executor.link.written = true;
+  while (executor.taken.size() < 3) {
+    if (executor.link.last_tail.size() > 0) {
+      EXPECT_EQ(executor.link.last_tail.bytes, code);
+      executor.link.last_tail = {};
+    }
+    executor.Deliver();
+    ASSERT_TRUE(Report(7).ok());
+    Tick();
+  }
+  EXPECT_THAT(executor.taken, ElementsAre("a", "b" + *code, "d"));
+  EXPECT_EQ(code.use_count(), 1);  // it is reported, so the log has it no more
+}
 
 TEST_F(IslandLinksTest, EntriesGoInOrderAndAreForgottenOnceTheyAreReported) {
   Registration& executor = Join(7);

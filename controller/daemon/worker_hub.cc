@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 // Limits of links on which nobody has registered yet: bytes of the first frame, and links.
 constexpr size_t kMaxFirstFrame = 128 << 10;
 constexpr int kMaxUnregistered = 1024;
+constexpr size_t kParsedAtOnce = size_t{64} << 10;  // another thread parses larger messages
 
 // Executors may say anything.
 std::chrono::nanoseconds Nanoseconds(uint64_t said) {
@@ -89,16 +90,17 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (!Planted(Bug::kReportsAreSilence) || peer.role == Role::kNew) peer.heard = now_();
   if (frame.type == kLogReportFrame && peer.role == Role::kExecutor)
     return OnLogReport(peer, frame);
+  if (peer.role == Role::kSupervisor && frame.payload.size() > kParsedAtOnce &&
+      options_.off_loop != nullptr)
+    return TakeLarge(peer, std::move(frame));
   v1::ToController message;
-  if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) {
-    spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(),
-                 Text(status));
-    if (peer.role == Role::kExecutor) return GiveUp(peer, "it sent a malformed message");
-    const Role role = peer.role;
-    Finish(peer);
-    if (role == Role::kSupervisor) SupervisorEnded(peer);
-    return;
-  }
+  if (absl::Status status = UnpackFrame(frame, &message); !status.ok())
+    return Malformed(peer, status);
+  OnMessage(peer, message, frame, std::nullopt);
+}
+
+void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& frame,
+                          std::optional<uint32_t> code_crc) {
   using Kind = v1::ToController::MessageCase;
   if (peer.role == Role::kNew) return OnFirst(peer, message);
   if (peer.role == Role::kPulse) return;  // a pulse carries no messages
@@ -130,7 +132,8 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
       if (!executor) return OnExecutorDied(peer, message.executor_died());
       break;
     case Kind::kCompileResponse:
-      if (!executor) return OnCompileResponse(peer, std::move(*message.mutable_compile_response()));
+      if (!executor)
+        return OnCompileResponse(peer, std::move(*message.mutable_compile_response()), code_crc);
       break;
     case Kind::kRegisterExecutor:
     case Kind::kResumeExecutor:
@@ -142,6 +145,15 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   spdlog::warn("worker {} sent a message that does not belong on this link; ignored", peer.worker);
 }
 
+void WorkerHub::Malformed(Peer& peer, const absl::Status& status) {
+  spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(),
+               Text(status));
+  if (peer.role == Role::kExecutor) return GiveUp(peer, "it sent a malformed message");
+  const Role role = peer.role;
+  Finish(peer);
+  if (role == Role::kSupervisor) SupervisorEnded(peer);
+}
+
 void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
   if (message.has_register_executor()) return OnRegisterExecutor(peer, message.register_executor());
   if (message.has_resume_executor()) return OnResumeExecutor(peer, message.resume_executor());
@@ -151,10 +163,8 @@ void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
 }
 
 WorkerHub::Executor* WorkerHub::FindExecutor(const std::string& worker) {
-  for (const auto& [id, executor] : executors_) {
-    if (executor->spec.worker == worker) return executor.get();
-  }
-  return nullptr;
+  const auto it = executor_of_worker_.find(worker);
+  return it == executor_of_worker_.end() ? nullptr : executors_.at(it->second).get();
 }
 
 void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message) {
@@ -199,6 +209,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
     // Bytes that others have pulled from there since their last heartbeat are not counted.
     island_of_endpoint_.erase(executor->spec.data_endpoint);
   }
+  executor_of_worker_[spec->worker] = *id;
   executor->id = *id;
   executor->state = Executor::State::kUp;
   executor->spec = *spec;
@@ -413,7 +424,7 @@ void WorkerHub::Send(ExecutorId id, Command command, std::shared_ptr<MemoryBudge
   }
   Executor& executor = *it->second;
   if (!executor.refused.empty()) return;
-  auto body = EncodeCommand(command, options_.command_bytes);
+  auto body = EncodeToSend(command, options_.command_bytes);
   if (!body.ok()) return RefuseCommand(executor, body.status());
   // Commands that let the executor begin nothing leave together with one that does.
   const bool lingers =
@@ -488,57 +499,17 @@ int64_t WorkerHub::charged_bytes() const {
 }
 
 absl::Status WorkerHub::CheckInvariants() const {
+  for (const auto& [id, executor] : executors_) {
+    const auto it = executor_of_worker_.find(executor->spec.worker);
+    if (it == executor_of_worker_.end() || it->second != id ||
+        executor_of_worker_.size() != executors_.size())
+      return Error(absl::StatusCode::kInternal, "worker {} is not found by its name",
+                   executor->spec.worker);
+  }
   for (const auto& [name, island] : islands_) {
     FAIRWAY_RETURN_IF_ERROR(Annotate(island->links.CheckInvariants(), "the log of " + name));
   }
   return absl::OkStatus();
-}
-
-void WorkerHub::Compile(const std::string& island, Frame request,
-                        std::function<void(absl::StatusOr<CompiledCode>)> done) {
-  std::map<std::string, int> load;
-  for (const auto& [id, compilation] : compilations_) ++load[compilation.worker];
-  std::string best;
-  for (const auto& [worker, supervisor] : supervisors_) {
-    if (supervisor->island != island || !supervisor->has_compiler || !supervisor->belongs) continue;
-    if (best.empty() || load[worker] < load[best]) best = worker;
-  }
-  if (best.empty()) {
-    loop_.Post("no compiler", [island, done = std::move(done)] {
-      done(Error(absl::StatusCode::kUnavailable,
-                 "no worker of {0} with a compiler is connected and has had its executor up: try "
-                 "again when `fairway status` shows {0} up",
-                 island));
-    });
-    return;
-  }
-  if (const size_t bytes = request.payload.size(); bytes > options_.command_bytes) {
-    loop_.Post("program too long", [bytes, most = options_.command_bytes, done = std::move(done)] {
-      done(Error(absl::StatusCode::kResourceExhausted,
-                 "a program that takes {} bytes cannot be sent to a compiler: a message has room "
-                 "for {}",
-                 bytes, most));
-    });
-    return;
-  }
-  const uint64_t id = next_compilation_++;
-  SetCompileId(id, request);
-  compilations_[id] = {best, std::move(done)};
-  peers_[supervisors_[best]->peer]->link->Send(std::move(request));
-}
-
-void WorkerHub::OnCompileResponse(Peer& peer, v1::LinkCompileResponse response) {
-  const auto it = compilations_.find(response.id());
-  if (it == compilations_.end() || it->second.worker != peer.worker) return;
-  auto done = std::move(it->second.done);
-  compilations_.erase(it);
-  if (absl::Status status = StatusFromProto(response.status()); !status.ok())
-    return done(std::move(status));
-  CompiledCode code;
-  code.code = std::move(*response.mutable_code());
-  code.checksum = std::move(*response.mutable_checksum());
-  code.metadata = std::move(*response.mutable_metadata());
-  done(std::move(code));
 }
 
 void WorkerHub::StopWorkers(const std::string& reason) {

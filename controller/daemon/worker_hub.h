@@ -65,6 +65,9 @@ struct WorkerHubOptions {
   // less.
   size_t command_bytes = kMaxCommandBytes;
   IslandLinksOptions links;
+  // Calls the first on another thread, and then the second in the loop: parses large messages.
+  // Empty: the loop parses all.
+  std::function<void(std::function<void()>, std::function<void()>)> off_loop;
 };
 
 // Loop-confined.
@@ -169,6 +172,12 @@ class WorkerHub {
 
   void OnFrame(Peer& peer, Frame frame);
   void OnClosed(Peer& peer, const absl::Status& status);
+  // `code_crc`: CRC-32C of a compile response's code, if it is known.
+  void OnMessage(Peer& peer, v1::ToController& message, const Frame& frame,
+                 std::optional<uint32_t> code_crc);
+  void Malformed(Peer& peer, const absl::Status& status);
+  // Has another thread parse it. Messages behind it may overtake it.
+  void TakeLarge(const Peer& peer, Frame frame);
   void OnFirst(Peer& peer, const v1::ToController& message);
   void OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message);
   // An executor whose connection broke has another one.
@@ -194,7 +203,8 @@ class WorkerHub {
   void OnLogReport(Peer& peer, const Frame& frame);
   void OnCallback(Peer& peer, const v1::LinkCallback& message);
   void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
-  void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response);
+  void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response,
+                         std::optional<uint32_t> code_crc);
 
   std::chrono::milliseconds HeartbeatInterval() const;
   void Reply(Peer& peer, const v1::FromController& message);
@@ -231,6 +241,7 @@ class WorkerHub {
   uint64_t next_peer_ = 1;
   std::map<uint64_t, std::unique_ptr<Peer>> peers_;
   std::map<ExecutorId, std::unique_ptr<Executor>> executors_;
+  std::map<std::string, ExecutorId> executor_of_worker_;  // invariant: of each of executors_
   std::map<std::string, std::unique_ptr<Supervisor>>
       supervisors_;  // connected ones, by the worker's name
   // By worker. They outlive the supervisors' links, which may be cut.

@@ -110,6 +110,7 @@ void WorkerHub::Forget(ExecutorId id) {
     DeclareLost(*it->second, it->second->link_cause);
   const ExecutorSpec spec = std::move(it->second->spec);
   executors_.erase(it);
+  executor_of_worker_.erase(spec.worker);
   std::erase_if(island_of_endpoint_, [&](const auto& entry) {
     return entry.first == spec.data_endpoint && entry.second == spec.island;
   });

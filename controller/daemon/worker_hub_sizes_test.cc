@@ -2,6 +2,7 @@
 // Commands, programs and answers that are too long for a message.
 #include <gmock/gmock.h>
 
+#include "base/crc32c.h"
 #include "controller/daemon/worker_hub_fixture_for_test.h"
 
 namespace fairway {
@@ -86,6 +87,47 @@ TEST_F(LongMessageTest, AnAnswerThatIsTooLongFailsTheCallback) {
   EXPECT_EQ(message.callback_answer().call(), 5);
   EXPECT_EQ(StatusFromProto(message.callback_answer().status()).code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+// Compiled code may have hundreds of MB.
+TEST_F(WorkerHubTest, AnotherThreadParsesLargeMessages) {
+  std::vector<std::pair<std::function<void()>, std::function<void()>>> off;
+  options_.off_loop = [&](std::function<void()> work, std::function<void()> then) {
+    off.emplace_back(std::move(work), std::move(then));
+  };
+  hub_ = std::make_unique<WorkerHub>(loop_, options_, this, [this] { return now_; });
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 1);
+  Settle();
+  supervisor->received.clear();
+  std::vector<absl::StatusOr<CompiledCode>> results;
+  hub_->Compile("island0", PackCompileRequest("program", {}),
+                [&](absl::StatusOr<CompiledCode> result) { results.push_back(std::move(result)); });
+  Settle();
+  v1::ToController message;
+  auto* const response = message.mutable_compile_response();
+  response->set_id(supervisor->Next().compile_request().id());
+  response->set_code(std::string(100000, 'c'));
+  supervisor->Send(message);
+  Settle();
+  EXPECT_TRUE(results.empty());
+  ASSERT_EQ(off.size(), 1u);
+  off[0].first();
+  EXPECT_TRUE(results.empty());
+  off[0].second();
+  ASSERT_EQ(results.size(), 1u);
+  ASSERT_TRUE(results[0].ok()) << results[0].status();
+  EXPECT_EQ(results[0]->code, response->code());
+  EXPECT_EQ(results[0]->crc, Crc32c(response->code()));
+  // The worker goes away while a message is being parsed.
+  supervisor->Send(message);
+  Settle();
+  ASSERT_EQ(off.size(), 2u);
+  supervisor->link.reset();
+  Settle();
+  off[1].first();
+  off[1].second();
+  EXPECT_EQ(results.size(), 1u);
 }
 
 }  // namespace

@@ -97,6 +97,7 @@ void Wire::Send(Frame frame) {
 
 void Wire::Down(Frame frame) {
   if (cut_ || closing_ || far_ == nullptr) return;
+  frame.Join();
   const bool beat = IsBeat(frame);
   if (beat) ++world_.background;
   down_at_ = std::max(down_at_, world_.queue.now() + world_.LinkDelay());
