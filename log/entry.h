@@ -98,7 +98,7 @@ struct LogEntry {
   EntryHeader header;
   SessionId session;  // who is charged for it; 0: nobody
   std::string body;
-  SharedTail tail;  // of the body, which is not copied
+  SharedTail tail;      // of the body, which is not copied
   MemoryCharge charge;  // ends with the entry
 
   size_t body_bytes() const { return body.size() + tail.size(); }

@@ -184,7 +184,7 @@ LinkHealth IslandLinks::Health(ExecutorId executor, Clock::time_point now) const
     health.open_bytes = head_.outbox(*member.child).bytes();
   } else {
     health.open_entries = member.waiting.size();
-    for (const NewLogEntry& entry : member.waiting) health.open_bytes += entry.body.size();
+    for (const NewLogEntry& entry : member.waiting) health.open_bytes += entry.body_bytes();
   }
   if (health.open_entries > 0 && member.moved)
     health.still = std::chrono::duration_cast<std::chrono::milliseconds>(now - *member.moved);

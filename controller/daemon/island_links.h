@@ -60,7 +60,8 @@ class IslandLinks {
 
   // Appends a COMMAND for a member. A command that `lingers` lets the executor begin nothing, so it
   // leaves together with another one, or once there are many bytes of them, or with SendAll. The
-  // entry's bytes are taken from `payer` until it is concluded, or its executor has left.
+  // entry's bytes, but for the tail, are taken from `payer` until it is concluded, or its executor
+  // has left.
   // INVALID_ARGUMENT: the body is longer than an entry may be.
   absl::Status Append(ExecutorId executor, EncodedCommand command, bool lingers,
                       std::shared_ptr<MemoryBudget> payer = nullptr);

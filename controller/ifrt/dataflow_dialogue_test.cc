@@ -104,6 +104,35 @@ TEST_F(DataflowDialogue, TheFirstRunDescribesItsResultsAndDonatedArgumentsAreNam
             "5 #4 is_array_deleted_response { deleted: true }");
 }
 
+TEST_F(DataflowDialogue, AnotherThreadDescribesManyResults) {
+  constexpr size_t kResults = 300;
+  std::string text = TwoSlices();
+  const size_t at = text.find("results { node: 2 }");
+  ASSERT_NE(at, std::string::npos);
+  for (size_t i = 2; i < kResults; ++i) text.insert(at, "results { node: 2 } ");
+  const auto count = [](const std::string& answer, std::string_view what) {
+    size_t found = 0;
+    for (size_t i = answer.find(what); i != std::string::npos; i = answer.find(what, i + 1))
+      ++found;
+    return found;
+  };
+  AskAndRun(BindRequest(text));
+  while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));
+  Run();
+  EXPECT_EQ(Ask(fmt::format("loaded_executable_metadata_request {{ loaded_executable_handle: {} }}",
+                            kFirst)),
+            "");
+  EXPECT_TRUE(session_->Describing());  // so the stream takes no request
+  EXPECT_EQ(count(Run(), "minor_to_major"), kResults + 1);
+  EXPECT_FALSE(session_->Describing());
+  Put(5, 0, "aaaabbbbccccddddeeeeffffgggghhhh");
+  EXPECT_EQ(Ask(fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} "
+                            "args_handles: 5 }}",
+                            kFirst)),
+            "");
+  EXPECT_EQ(count(Run(), "array_handle"), kResults);
+}
+
 TEST_F(DataflowDialogue, AWrongArgumentPoisonsTheResultsWithTheReason) {
   AskAndRun(BindRequest(TwoSlices()));
   while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));

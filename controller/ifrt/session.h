@@ -92,6 +92,8 @@ class IfrtSession final : public SessionSink {
   bool MayRead() const;
   // Whether its last request is not over; the next one waits.
   bool Busy() const { return making_ != nullptr || cluster_->sessions().Busy(session_); }
+  // Whether another thread fills an answer: the next request waits, so that there are not many.
+  bool Describing() const { return describing_ > 0; }
   // Units of work that the core has done so far, for all sessions.
   uint64_t WorkDone() const { return cluster_->units(); }
 
@@ -255,6 +257,7 @@ class IfrtSession final : public SessionSink {
   uint64_t next_future_;
   int64_t next_seq_num_ = 0;
   std::shared_ptr<Making> making_;  // runs its last request; nullptr: none, or the core does
+  int describing_ = 0;              // answers that another thread fills
   absl::Status refusal_;            // not OK: the answer to every request
   PendingCompilations compiling_;
   std::shared_ptr<bool> alive_;  // false once the session has ended, for later callbacks

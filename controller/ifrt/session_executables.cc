@@ -150,6 +150,7 @@ std::vector<int32_t> IfrtSession::DevicesOf(
 struct IfrtSession::Executing {
   Call call;
   uint64_t executable = 0;
+  uint64_t placed = 0;        // the cluster's handle, unless it is a dataflow program
   std::vector<uint64_t> out;  // handles for the results; empty: the answer describes them
   bool fill_status = false;
   uint64_t asked_status = 0;
@@ -207,6 +208,7 @@ void IfrtSession::Execute(Call call,
   const absl::StatusOr<uint64_t> handle = HandleFor(
       **loaded, executing->executable, {request.device_ids().begin(), request.device_ids().end()});
   if (!handle.ok()) return Executed(*executing, handle.status());
+  executing->placed = *handle;
   cluster_->executables().Execute(session_, *handle, std::move(arguments), options, executing->out,
                                   std::move(done), std::move(hold));
 }
@@ -249,7 +251,7 @@ void IfrtSession::DescribeOutputs(Executing& executing, std::vector<uint64_t> ha
     if (!program.ok()) return fail(program.status());
     types = ResultsOf(*std::move(program));
   } else {
-    types = cluster_->executables().Results(session_, executing.executable);
+    types = cluster_->executables().Results(session_, executing.placed);
     if (!types.ok()) return fail(types.status());
   }
   const size_t results = handles.size();
@@ -291,8 +293,11 @@ void IfrtSession::Describe(Call call, size_t values,
     work();
     return Answer(std::move(call), described->status, std::move(described->response));
   }
+  ++describing_;
   shell_->RunOffLoop(work, [this, alive = alive_, call = std::move(call), described] {
-    if (*alive) Answer(call, described->status, std::move(described->response));
+    if (!*alive) return;
+    --describing_;
+    Answer(call, described->status, std::move(described->response));
   });
 }
 

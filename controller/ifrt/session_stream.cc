@@ -39,7 +39,7 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
   session->GoOn();
   const uint64_t until = session->WorkDone() + kUnitsOfATurn;
   for (size_t handled = 1; !unhandled_.empty(); ++handled) {
-    if (LeavesTooMuchUnread()) return Going::kLater;
+    if (LeavesTooMuchUnread() || session->Describing()) return Going::kLater;
     if (session->Busy() || handled > kRequestsOfATurn) return Going::kSoon;
     // Also at the first one: each request may end its turn, as a call of a long program does.
     if (handled == 1 && !session->MayRead()) return Going::kLater;
