@@ -8,10 +8,6 @@
 namespace fairway {
 
 GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
-  if (numbers_of_.empty()) {  // devices that have gone are not kept for ever
-    places_.clear();
-    in_flight_.clear();
-  }
   const auto [key, fresh] = numbers_of_.try_emplace(devices);
   if (fresh) {
     if (free_sets_.empty()) {
@@ -29,32 +25,61 @@ GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
       if (unseen) in_flight_.push_back(0);
       set.devices.push_back(place->second);
     }
+  } else if (sets_[key->second].users == 0) {
+    --unused_;
   }
   ++sets_[key->second].users;
   return key->second;
 }
 
 void GangTurns::Release(SetId id) {
-  Set& set = sets_[id];
-  if (--set.users > 0) return;
-  numbers_of_.erase(set.key);
-  free_sets_.push_back(id);
+  if (--sets_[id].users > 0 || ++unused_ <= kKept) return;
+  for (auto it = numbers_of_.begin(); it != numbers_of_.end();) {
+    if (sets_[it->second].users > 0) {
+      ++it;
+      continue;
+    }
+    free_sets_.push_back(it->second);
+    it = numbers_of_.erase(it);
+  }
+  unused_ = 0;
+  if (!numbers_of_.empty()) return;
+  places_.clear();  // devices that have gone are not kept for ever
+  in_flight_.clear();
 }
 
 void GangTurns::Add(NodeId node, SessionId session, SetId set) {
   const Line line{session, set};
+  if (waiting_.empty() && !only_) {
+    only_ = {node, line};
+    stuck_ = false;
+    return;
+  }
+  if (only_ && only_->node == node) return;
+  LineUp();
+  Enter(node, line);
+}
+
+void GangTurns::LineUp() {
+  if (!only_) return;
+  const Only first = *std::exchange(only_, std::nullopt);
+  Enter(first.node, first.line);
+}
+
+void GangTurns::Enter(NodeId node, const Line& line) {
   Waiting& waiting = waiting_[line];
   const NodeId lowest = waiting.nodes.empty() ? NodeId() : *waiting.nodes.begin();
   if (!waiting.nodes.insert(node).second || waiting.ticket != 0) return;
   if (lowest && lowest < node) return;
-  Session& of = sessions_[session];
+  Session& of = sessions_[line.session];
   if (lowest) of.others.erase({lowest, line});
   of.others.insert({node, line});
-  changed_.insert(session);
+  changed_.insert(line.session);
   stuck_ = false;
 }
 
 void GangTurns::Remove(NodeId node, SessionId session, SetId set) {
+  if (only_ && only_->node == node) only_.reset();
   const auto it = waiting_.find({session, set});
   if (it == waiting_.end()) return;
   const Line line = it->first;
@@ -85,16 +110,17 @@ void GangTurns::EndTicket(const Line& line, Waiting& waiting) {
 }
 
 void GangTurns::GiveTickets(Session& session) {
-  std::vector<bool> taken(in_flight_.size());
+  std::vector<char>& taken = marked_;  // devices of lines with tickets
+  taken.assign(in_flight_.size(), 0);
   const auto take = [&](const Line& line) {
-    for (const uint32_t device : sets_[line.set].devices) taken[device] = true;
+    for (const uint32_t device : sets_[line.set].devices) taken[device] = 1;
   };
   for (const uint64_t ticket : session.tickets) take(tickets_.at(ticket));
   size_t looked = 0;
   for (auto it = session.others.begin(); it != session.others.end() && looked < kLooked; ++looked) {
     const Line line = it->second;
     const std::vector<uint32_t>& devices = sets_[line.set].devices;
-    if (std::any_of(devices.begin(), devices.end(), [&](uint32_t d) { return taken[d]; })) {
+    if (std::any_of(devices.begin(), devices.end(), [&](uint32_t d) { return taken[d] != 0; })) {
       ++it;
       continue;
     }
@@ -110,18 +136,30 @@ bool GangTurns::Full(uint32_t device) const {
   return in_flight_[device] >= most_ && !Planted(Bug::kTooManyGangs);
 }
 
+bool GangTurns::HasRoom(SetId set) const {
+  const std::vector<uint32_t>& devices = sets_[set].devices;
+  return std::none_of(devices.begin(), devices.end(), [&](uint32_t d) { return Full(d); });
+}
+
 std::optional<NodeId> GangTurns::Next() {
   if (stuck_) return std::nullopt;
+  if (only_ && HasRoom(only_->line.set)) {
+    const Only gang = *std::exchange(only_, std::nullopt);
+    for (const uint32_t device : sets_[gang.line.set].devices) ++in_flight_[device];
+    return gang.node;
+  }
+  LineUp();
   for (const SessionId session : std::exchange(changed_, {})) {
     const auto it = sessions_.find(session);
     if (it != sessions_.end()) GiveTickets(it->second);
   }
-  std::vector<bool> wanted(in_flight_.size());  // by a lower ticket
+  std::vector<char>& wanted = marked_;  // devices that a lower ticket waits for
+  wanted.assign(in_flight_.size(), 0);
   for (const auto& [ticket, line] : tickets_) {
     const std::vector<uint32_t>& devices = sets_[line.set].devices;
     if (std::any_of(devices.begin(), devices.end(),
-                    [&](uint32_t d) { return wanted[d] || Full(d); })) {
-      for (const uint32_t device : devices) wanted[device] = true;
+                    [&](uint32_t d) { return wanted[d] != 0 || Full(d); })) {
+      for (const uint32_t device : devices) wanted[device] = 1;
       continue;
     }
     for (const uint32_t device : devices) ++in_flight_[device];

@@ -29,7 +29,8 @@ class GangTurns {
  public:
   explicit GangTurns(int most_per_device) : most_(most_per_device) {}
 
-  // The devices of gangs, in their order. Numbers are used again when nobody uses them any more.
+  // The devices of gangs, in their order. Some sets that nobody uses are kept, since the next gang
+  // is likely to have the devices of one before it.
   using SetId = uint32_t;
   SetId Use(const std::vector<DeviceId>& devices);
   void Release(SetId set);
@@ -43,7 +44,10 @@ class GangTurns {
   // A gang that Next returned is not in flight any more. The set is still in use.
   void Ended(SetId set);
 
-  size_t sets() const { return numbers_of_.size(); }
+  size_t used_sets() const { return numbers_of_.size() - unused_; }
+
+  // Unused sets that are kept.
+  static constexpr size_t kKept = 64;
 
   // Of a session, so many lines without a ticket are looked at each time, the oldest first. The
   // others wait for these.
@@ -53,7 +57,7 @@ class GangTurns {
   struct Set {
     std::map<std::vector<DeviceId>, SetId>::iterator key;
     std::vector<uint32_t> devices;  // places in in_flight_
-    size_t users = 0;               // 0: the number is free
+    size_t users = 0;               // 0: the set is unused, or its number free
   };
   struct Line {
     SessionId session;
@@ -80,13 +84,26 @@ class GangTurns {
   std::map<std::vector<DeviceId>, SetId> numbers_of_;
   std::vector<Set> sets_;
   std::vector<SetId> free_sets_;
+  size_t unused_ = 0;  // sets that nobody uses; at most kKept
 
+  // Puts `only_`, if there is one, into the lines.
+  void LineUp();
+  void Enter(NodeId node, const Line& line);
+  bool HasRoom(SetId set) const;
+
+  // A gang that came when no other was waiting. Most go at once, and need no line and no ticket.
+  struct Only {
+    NodeId node;
+    Line line;
+  };
+  std::optional<Only> only_;  // if it is there, there are no lines
   std::map<Line, Waiting> waiting_;
   std::map<SessionId, Session> sessions_;  // those that have a line
   std::map<uint64_t, Line> tickets_;       // in the order in which they were given
   uint64_t last_ticket_ = 0;
   std::set<SessionId> changed_;  // sessions whose lines may now get tickets
   bool stuck_ = false;           // no ticket finds room until something changes
+  std::vector<char> marked_;     // of devices, within a function
 };
 
 }  // namespace fairway

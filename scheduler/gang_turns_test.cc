@@ -137,7 +137,7 @@ TEST_F(GangTurnsTest, SetsThatNobodyUsesAreForgotten) {
     EXPECT_THAT(Go(), ElementsAre(n));
     turns.Ended(set);
     turns.Release(set);
-    EXPECT_EQ(turns.sets(), 0u);
+    EXPECT_EQ(turns.used_sets(), 0u);
   }
 }
 

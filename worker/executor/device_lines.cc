@@ -1,55 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/device_lines.h"
 
+#include <algorithm>
+
 #include "base/planted.h"
 
 namespace fairway {
 
 void DeviceLines::Add(NodeId gang, const GangPlace& place) {
-  ForEach(place, [&](int32_t line) { lines_[line].gangs.push_back(gang); });
+  ForEach(place, [&](Line& line) { line.gangs.push_back(gang); });
 }
 
 void DeviceLines::Remove(NodeId gang, const GangPlace& place) {
-  ForEach(place, [&](int32_t line) { std::erase(lines_[line].gangs, gang); });
+  ForEach(place, [&](Line& line) {
+    const auto it = std::find(line.gangs.begin(), line.gangs.end(), gang);
+    if (it != line.gangs.end()) line.gangs.erase(it);
+  });
 }
 
-bool DeviceLines::HasTurn(NodeId gang, const GangPlace& place) const {
+bool DeviceLines::HasTurn(NodeId gang, const GangPlace& place) {
   bool first = true, anywhere = false;
-  ForEach(place, [&](int32_t line) {
-    const auto it = lines_.find(line);
-    const bool here =
-        it != lines_.end() && !it->second.gangs.empty() && it->second.gangs[0] == gang;
+  ForEach(place, [&](const Line& line) {
+    const bool here = !line.gangs.empty() && line.gangs[0] == gang;
     first = first && here;
     anywhere = anywhere || here;
   });
   return Planted(Bug::kFirstOnOneDevice) ? anywhere : first;
 }
 
-std::vector<NodeId> DeviceLines::Firsts(const GangPlace& place) const {
+std::vector<NodeId> DeviceLines::Firsts(const GangPlace& place) {
   std::vector<NodeId> firsts;
-  ForEach(place, [&](int32_t line) {
-    const auto it = lines_.find(line);
-    if (it == lines_.end() || it->second.gangs.empty()) return;
-    const NodeId first = it->second.gangs[0];
-    if (firsts.empty() || firsts.back() != first) firsts.push_back(first);
+  ForEach(place, [&](const Line& line) {
+    if (line.gangs.empty()) return;
+    if (firsts.empty() || firsts.back() != line.gangs[0]) firsts.push_back(line.gangs[0]);
   });
   return firsts;
 }
 
 void DeviceLines::Begin(const GangPlace& place) {
-  ForEach(place, [&](int32_t line) { ++lines_[line].at_work; });
+  ForEach(place, [](Line& line) { ++line.at_work; });
 }
 
 void DeviceLines::End(const GangPlace& place) {
-  ForEach(place, [&](int32_t line) { --lines_[line].at_work; });
+  ForEach(place, [](Line& line) { --line.at_work; });
 }
 
-bool DeviceLines::HaveRoom(const GangPlace& place, int most) const {
+bool DeviceLines::HaveRoom(const GangPlace& place, int most) {
   bool room = true;
-  ForEach(place, [&](int32_t line) {
-    const auto it = lines_.find(line);
-    room = room && (it == lines_.end() || it->second.at_work < most);
-  });
+  ForEach(place, [&](const Line& line) { room = room && line.at_work < most; });
   return room;
 }
 

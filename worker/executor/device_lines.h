@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <vector>
 
 #include "base/ids.h"
@@ -32,32 +30,37 @@ class DeviceLines {
   void Add(NodeId gang, const GangPlace& place);
   // Takes it out of its lines, wherever it is in them.
   void Remove(NodeId gang, const GangPlace& place);
-  bool HasTurn(NodeId gang, const GangPlace& place) const;
+  bool HasTurn(NodeId gang, const GangPlace& place);
   // Returns the first gangs of these lines, each once unless others are between.
-  std::vector<NodeId> Firsts(const GangPlace& place) const;
+  std::vector<NodeId> Firsts(const GangPlace& place);
 
   // Count the gangs at work in each line.
   void Begin(const GangPlace& place);
   void End(const GangPlace& place);
   // Returns whether fewer than `most` gangs are at work in each of these lines.
-  bool HaveRoom(const GangPlace& place, int most) const;
+  bool HaveRoom(const GangPlace& place, int most);
 
-  void Clear() { lines_.clear(); }
+  void Clear() { *this = DeviceLines(); }
 
  private:
-  static constexpr int32_t kShared = -1;  // the line of gangs that other executors run, too
   struct Line {
-    std::deque<NodeId> gangs;
+    std::vector<NodeId> gangs;  // few: the controller launches few ahead on a device
     int at_work = 0;
   };
-  // Calls `with` with the number of each line of the gang.
+  // Calls `with` with each line of the gang, and makes those that are missing.
   template <typename With>
-  static void ForEach(const GangPlace& place, With with) {
-    for (const int32_t device : place.devices) with(device);
-    if (place.shared) with(kShared);
+  void ForEach(const GangPlace& place, With with) {
+    for (const int32_t device : place.devices) with(At(device));
+    if (place.shared) with(shared_);
+  }
+  Line& At(int32_t device) {
+    const auto index = static_cast<size_t>(device);
+    if (index >= lines_.size()) lines_.resize(index + 1);
+    return lines_[index];
   }
 
-  std::map<int32_t, Line> lines_;  // by device
+  std::vector<Line> lines_;  // by device
+  Line shared_;              // of gangs that other executors run, too
 };
 
 }  // namespace fairway

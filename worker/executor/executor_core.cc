@@ -246,7 +246,7 @@ const PrepareLaunch* ExecutorCore::Waiting(NodeId id) const {
   return waits ? &std::get<PrepareLaunch>(node.command) : nullptr;
 }
 
-bool ExecutorCore::HasRoom(const GangPlace& place, ExecutableId executable) const {
+bool ExecutorCore::HasRoom(const GangPlace& place, ExecutableId executable) {
   return lines_.HaveRoom(place, max_gangs_) || Planted(Bug::kTooManyGangs) ||
          follows_.contains(executable);
 }

@@ -164,7 +164,7 @@ class ExecutorCore {
   // The lines of a launched gang, or of a step of a gang.
   static GangPlace PlaceOf(const Node& gang);
   // Returns whether fewer than max_gangs_ gangs are at work on its devices, or its code follows.
-  bool HasRoom(const GangPlace& place, ExecutableId executable) const;
+  bool HasRoom(const GangPlace& place, ExecutableId executable);
   // Starts the gang, or begins the sequence, if its turn and its inputs have come.
   void StartGang(NodeId id);
   // Something has changed for this gang: StartGang will look at it.
