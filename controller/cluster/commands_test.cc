@@ -141,5 +141,33 @@ TEST_F(CommandsTest, OneLargeCommandMayExceedTheMemory) {
   EXPECT_TRUE(Waits(session));
 }
 
+class TightTest : public CommandsTest {
+ protected:
+  void SetUp() override { Start(384); }
+};
+
+// The commands that take the younger node back leave no room for those of the older one.
+TEST_F(TightTest, RoomInMemoryIsForTheNodeThatItWasMadeForAlsoWhenCommandsHaveNone) {
+  PutReady(1, 0);  // 64 bytes
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})}, /*temp=*/128);
+  const ArraySpec small{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  const ArraySpec large{DType::kF32, Shape{{32}}, Sharding::SingleDevice(0)};
+  const NodeId late = cluster.arrays().Put(session, 2, large, {0})->upload;
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());
+  Installed(a, 1);
+  const SessionId other = actions.Open(cluster);
+  const NodeId younger = cluster.arrays().Put(other, 1, small, {0})->upload;
+  cluster.arrays().ProvideUpload(younger, 0, BytesRef(Blob::Make(16)));
+  actions.Take();
+  actions.weigh = [](const Command& command) -> int64_t {
+    return std::holds_alternative<CancelNode>(command) ? (128 << 10) - 512 : 1;
+  };
+  cluster.arrays().ProvideUpload(late, 0, BytesRef(Blob::Make(128)));
+  RunTurns();
+  const Lines lines = actions.Take();
+  EXPECT_THAT(lines, Contains(HasSubstr(fmt::format("cancel n{}", younger))));
+  EXPECT_THAT(lines, Contains(HasSubstr(fmt::format("receive n{}", late))));
+}
+
 }  // namespace
 }  // namespace fairway

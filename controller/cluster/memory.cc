@@ -97,7 +97,9 @@ bool Cluster::MemoryRoom::MakeRoom(const Node& node) {
   s.Charge(victims.size() / 16);
   if (!missing.empty()) return false;
   // Younger nodes first, so that readers go before the nodes that they read.
-  s.islands.at(node.island).victims.assign(victims.rbegin(), victims.rend());
+  Island& island = s.islands.at(node.island);
+  island.victims.assign(victims.rbegin(), victims.rend());
+  island.room_made_for = node.id;
   // The victims may fit again beside it if more memory comes back, so it goes before them.
   s.admission.ServeNext(node.island, node.session);
   s.to_pump.insert(node.island);

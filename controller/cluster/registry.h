@@ -84,6 +84,9 @@ struct Island {
     int64_t step = 1;
   };
   std::map<SessionId, Stuck> stuck;
+  // The node for which others were last taken back. It does not wait for room for its commands,
+  // which the commands that take them back need, too: the others would begin again before it.
+  NodeId room_made_for;
   // Since when a node has waited for room for its commands (Commands::Tick).
   std::map<NodeId, int64_t> held_since;
   size_t large = 0;       // nodes there with many pieces

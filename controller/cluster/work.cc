@@ -248,12 +248,13 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
           const Node& node = *s.FindNode(id);
           int64_t& bytes = planned[node.session];
           const int64_t more = s.commands.BytesOf(node);
-          const bool may = s.commands.HasRoom(node, more, bytes);
+          const bool may = id == island.room_made_for || s.commands.HasRoom(node, more, bytes);
           if (may) bytes += more;
           return may;
         });
     for (const NodeId id : admitted) {
       Node& node = *s.FindNode(id);
+      if (id == island.room_made_for) island.room_made_for = NodeId();
       s.losses.open_losses > 0 ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
     }
     s.Charge(kAtOnce / 8);

@@ -16,9 +16,6 @@ void GangWatch::OnCommand(const Command& command) {
           return step.op == Instruction::Op::kRun && shared_.contains(step.executable);
         }))
       shared_.insert(code->executable);
-  } else if (const auto* code = std::get_if<DropExecutable>(&command)) {
-    shared_.erase(code->executable);
-    sequences_.erase(code->executable);
   } else if (const auto* launch = std::get_if<Launch>(&command)) {
     if (launch->gang) launched_.push_back(launch->node);
   }

@@ -41,6 +41,7 @@ class GangWatch {
   // The devices of the gang; -1 stands for the gangs that other executors run, too.
   std::vector<int32_t> LinesOf(const PrepareLaunch& node) const;
 
+  // Code that was dropped stays: what was launched of it may still wait for its turn.
   std::set<ExecutableId> shared_, sequences_;
   std::deque<NodeId> launched_;       // gangs, in the order of their ids; perhaps started by now
   std::map<int32_t, uint64_t> last_;  // by line: the id of the last one that was started
