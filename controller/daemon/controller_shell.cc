@@ -55,8 +55,8 @@ ControllerShell::ControllerShell(EventLoop& loop, ControllerOptions options)
       alive_(std::make_shared<bool>(true)),
       host_(HostName()),
       cluster_(std::make_unique<Cluster>(options_.cluster, this)),
-      compiler_(std::make_unique<CompileService>(
-          cluster_.get(), this, CompileService::kCacheBytes, options_.cluster.memory)) {}
+      compiler_(std::make_unique<CompileService>(cluster_.get(), this, CompileService::kCacheBytes,
+                                                 options_.cluster.memory)) {}
 
 ControllerShell::~ControllerShell() { *alive_ = false; }
 
