@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <spdlog/spdlog.h>
 #include <boost/asio/executor_work_guard.hpp>
@@ -82,11 +84,13 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     const auto peer = peers_.find({endpoint, false});
     if (peer == peers_.end()) return;
     if (peer->second.stream != nullptr) return peer->second.stream->TakeBack(transfer);
-    const auto taken = std::ranges::stable_partition(
-        peer->second.pulls,
-        [&](const PendingPull& pull) { return pull.request.request.transfer != transfer; });
-    for (PendingPull& pull : taken) pull.done(absl::CancelledError("it was taken back"));
-    peer->second.pulls.erase(taken.begin(), taken.end());
+    auto& pulls = peer->second.pulls;
+    const auto taken = std::stable_partition(pulls.begin(), pulls.end(), [&](const PendingPull& p) {
+      return p.request.request.transfer != transfer;
+    });
+    std::vector<PendingPull> ended(std::move_iterator(taken), std::move_iterator(pulls.end()));
+    pulls.erase(taken, pulls.end());
+    for (PendingPull& pull : ended) pull.done(absl::CancelledError("it was taken back"));
   }
   // Pushes have a connection of their own: one that finds no room holds up nothing else.
   void Push(const std::string& endpoint, data::PendingPush push) {
