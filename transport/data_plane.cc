@@ -88,7 +88,8 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     const auto taken = std::stable_partition(pulls.begin(), pulls.end(), [&](const PendingPull& p) {
       return p.request.request.transfer != transfer;
     });
-    std::vector<PendingPull> ended(std::move_iterator(taken), std::move_iterator(pulls.end()));
+    std::vector<PendingPull> ended(std::make_move_iterator(taken),
+                                   std::make_move_iterator(pulls.end()));
     pulls.erase(taken, pulls.end());
     for (PendingPull& pull : ended) pull.done(absl::CancelledError("it was taken back"));
   }

@@ -434,7 +434,7 @@ TEST_F(IslandLinksTest, AnExecutorThatIsBehindWhatItSaidOrBeyondWhatItWasSentDoe
 TEST_F(IslandLinksTest, AnEntryIsChargedUntilItIsConcludedOrItsExecutorHasLeft) {
   const auto payer = std::make_shared<MemoryBudget>(1 << 20);
   const auto append = [&](uint32_t id) {
-    ASSERT_TRUE(links_.Append(ExecutorId(id), std::string(100, 'b'), false, payer).ok());
+    ASSERT_TRUE(links_.Append(ExecutorId(id), {std::string(100, 'b'), {}}, false, payer).ok());
   };
   Registration& one = Join(1);
   Join(2);
