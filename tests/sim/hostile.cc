@@ -102,7 +102,8 @@ void Hostile::Step() {
   // What a front door does while unfinished work holds too much.
   SessionCaps caps;
   if (world_.config.scarce_records) caps.max_queued_nodes = kMostScarceNodes;
-  if (!caps.MayRead(world_.controller->cluster().sessions().BacklogOf(session_), {})) {
+  if (!caps.MayRead(world_.controller->cluster().sessions().BacklogOf(session_),
+                    PendingCompilations())) {
     world_.Count("hostile session is not read");
     return StepIn(r.Between(1000, 20000));
   }
