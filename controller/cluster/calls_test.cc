@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr size_t kEach = kSanitized ? 3000 : 6000;  // arguments, and results
+constexpr size_t kEach = 6000;  // arguments, and results
 constexpr uint64_t kFirst = 2, kNext = kFirst + kEach;
 
 class CallsTest : public TurnsTest {

@@ -411,6 +411,7 @@ TEST_F(ControllerShellTest, ForgetsAnIslandThatNobodyComesBackTo) {
 
 TEST_F(ControllerShellTest, AnIslandWhoseWorkerIsThereIsNotForgotten) {
   ControllerOptions options;
+  options.link_grace = milliseconds(0);
   options.forget_after = milliseconds(100);
   Start(options);
   auto executor = AddExecutor("w0", "island0", 11);

@@ -113,7 +113,7 @@ TEST_F(FakeRuntimeTest, BrokenRulesOfGangsAreRecorded) {
   EXPECT_EQ(launch(late.buffer.get(), 6), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(runtime.violations(),
             (std::vector<std::string>{
-                "gang 1: argument 0 on device 1 is not ready", "gang 4 after gang 5",
+                "gang 1: argument 0 on device 1 is not ready", "device 0: gang 4 after gang 5",
                 "gang 6: argument 0 on device 1 has failed: UNAVAILABLE: lost"}));
   EXPECT_EQ(runtime.launches().size(), 1u);
 }
