@@ -89,6 +89,8 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (!Planted(Bug::kReportsAreSilence) || peer.role == Role::kNew) peer.heard = now_();
   if (frame.type == kLogReportFrame && peer.role == Role::kExecutor)
     return OnLogReport(peer, frame);
+  if (frame.type == kLogReportFrame && peer.role == Role::kSupervisor)
+    return OnRelayReport(peer, frame);
   v1::ToController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) {
     spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(),
@@ -131,6 +133,12 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
       break;
     case Kind::kCompileResponse:
       if (!executor) return OnCompileResponse(peer, std::move(*message.mutable_compile_response()));
+      break;
+    case Kind::kLogAsk:
+      if (executor) return OnLogAsk(peer, message.log_ask());
+      break;
+    case Kind::kRelayTrouble:
+      if (!executor) return OnRelayTrouble(peer, message.relay_trouble());
       break;
     case Kind::kRegisterExecutor:
     case Kind::kResumeExecutor:
@@ -230,7 +238,8 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   std::unique_ptr<Island>& island = islands_[spec->island];
   if (island == nullptr) island.reset(new Island{IslandLinks(options_.links)});
   executor->island = island.get();
-  island->links.Join(*id, peer.link.get());
+  island->links.Join(*id, peer.link.get(), spec->incarnation);
+  OfferRelay(spec->worker);
   SendSoon(*island);
   for (auto& [to, command] : early) Send(to, std::move(command));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
@@ -274,6 +283,8 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   supervisor->host = message.host();
   supervisor->pid = message.pid();
   supervisor->has_compiler = message.has_compiler();
+  supervisor->incarnation = Incarnation(message.incarnation());
+  supervisor->relay_endpoint = message.relay_endpoint();
   const Executor* const executor = FindExecutor(message.worker());
   supervisor->belongs = executor != nullptr && IsUp(*executor);
   peer.role = Role::kSupervisor;
@@ -286,6 +297,7 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
   registered->set_deadline_ms(options_.deadline.count());
   Reply(peer, reply);
+  OfferRelay(message.worker());
   spdlog::info("worker {} is connected: {}, host {}, pid {}{}", message.worker(), message.island(),
                message.host(), message.pid(), message.has_compiler() ? ", with a compiler" : "");
 }
@@ -374,6 +386,7 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
   const auto it = supervisors_.find(peer.worker);
   if (it == supervisors_.end() || it->second->peer != peer.number) return;
   supervisors_.erase(it);
+  DropRelay(peer.worker);
   LoseIfAlone(peer.worker);
   std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> failed;
   for (auto c = compilations_.begin(); c != compilations_.end();) {
@@ -434,6 +447,7 @@ void WorkerHub::SendSoon(Island& island) {
     for (Island* const next : std::exchange(due_, {})) {
       next->due = false;
       next->links.Send(now_(), sent_);
+      TellParents(*next);
     }
   });
 }

@@ -15,7 +15,7 @@ constexpr int64_t kSilence = 1000 * kHostSilence / std::chrono::milliseconds(1);
 }  // namespace
 
 Host::Host(World& world, Machine& machine)
-    : world_(world), machine_(machine), compiles_(world.random.Percent(70)) {}
+    : world_(world), machine_(machine), compiles_(world.random.Percent(70)), relay_(world, *this) {}
 
 const std::string& Host::worker() const { return machine_.worker(); }
 const std::string& Host::island() const { return machine_.island(); }
@@ -34,6 +34,7 @@ void Host::Start() {
   world_.Trace("{}: its supervisor starts", worker());
   link_life_.emplace();
   account_.emplace(ExecutorAccount::Options());
+  relay_.Start(SupervisorIncarnation());
   Dial();
   StartExecutor(world_.random.Between(1, 1000));
 }
@@ -52,6 +53,7 @@ void Host::Die(int64_t back) {
     if (*wire != nullptr) (*wire)->HangUp();
     wire->reset();
   }
+  relay_.Die();
   machine_.Die();
   world_.queue.After(back, [this] { Start(); });
 }
@@ -109,7 +111,8 @@ void Host::Dial() {
     registration->set_protocol(kLinkProtocol);
     registration->set_worker(worker());
     registration->set_island(island());
-    registration->set_incarnation(static_cast<uint64_t>(pid_));
+    registration->set_incarnation(SupervisorIncarnation());
+    if (world_.config.fanout > 0) registration->set_relay_endpoint(worker());
     registration->set_host("host of " + worker());
     registration->set_pid(pid_);
     registration->set_has_compiler(compiles_);
@@ -147,6 +150,8 @@ void Host::Beat(const std::shared_ptr<Wire>& wire) {
 }
 
 void Host::OnFrame(Wire& wire, const Frame& frame) {
+  if (frame.type == kLogFrame && &wire == link_.get())
+    return relay_.OnControllerFrame(frame.payload);
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker(), Describe(status));
@@ -165,6 +170,8 @@ void Host::OnFrame(Wire& wire, const Frame& frame) {
       link_life_->Registered(message.worker_registered().heartbeat_interval_ms(),
                              message.worker_registered().deadline_ms());
       return Beat(link_);
+    case v1::FromController::kRelayTask:
+      return relay_.OnTask(message.relay_task());
     case v1::FromController::kKillExecutor:
       return Kill(message.kill_executor());
     case v1::FromController::kCompileRequest:
@@ -191,6 +198,7 @@ void Host::OnEnd(Wire& wire) {
   } else if (&wire == link_.get()) {
     link_ = nullptr;
     registered_ = false;  // the pulse stays
+    relay_.ControllerEnded();
     account_->LinkEnded();
     Dial();
   }

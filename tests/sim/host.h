@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/sim/links.h"
+#include "tests/sim/relay_host.h"
 #include "tests/sim/world.h"
 #include "worker/process/link_life.h"
 #include "worker/supervisor/executor_account.h"
@@ -26,6 +27,13 @@ class Host final : public FarSide {
   const std::string& worker() const;
   const std::string& island() const;
   int64_t pid() const { return pid_; }
+
+  bool alive() const { return alive_; }
+  RelayHost& relay() { return relay_; }
+  // On the supervisor's link, if there is one.
+  void SendToController(Frame frame) {
+    if (link_ != nullptr && registered_) link_->Send(std::move(frame));
+  }
 
   // Starts the supervisor, which starts the executor.
   void Start();
@@ -60,6 +68,10 @@ class Host final : public FarSide {
   void OnEnd(Wire& wire) override;
 
  private:
+  // Unlike those of executors.
+  uint64_t SupervisorIncarnation() const {
+    return (uint64_t{1} << 40) + static_cast<uint64_t>(pid_);
+  }
   void Dial();
   void DialPulse();
   void Beat(const std::shared_ptr<Wire>& wire);
@@ -71,6 +83,7 @@ class Host final : public FarSide {
   World& world_;
   Machine& machine_;
   const bool compiles_;
+  RelayHost relay_;
   bool alive_ = false;
   uint64_t life_ = 0;
   int64_t pid_ = 0;

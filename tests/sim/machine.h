@@ -118,6 +118,8 @@ class Machine final : public ExecutorActions, public FarSide {
   // The oldest node that was launched on a device and has not ended.
   std::optional<NodeId> Running(int32_t ordinal) const;
   void CheckTotals();
+  // Of time that passes.
+  void CheckOnTheWay();
 
   // ExecutorActions
   void Load(const InstallExecutable& install) override;
@@ -190,7 +192,17 @@ class Machine final : public ExecutorActions, public FarSide {
   void CheckGrace();
   void EndRegistration();
   void Beat(const std::shared_ptr<Wire>& wire);
-  void OnLogFrame(const std::string& frame);
+  void OnLogFrame(const std::string& frame, bool relay);
+  // ---- the log, from the controller or from a relay (machine_log.cc)
+  void OnParent(const v1::LogParent& parent);
+  void DialRelay();
+  void OnRelayFrame(Link* link, const std::string& frame);
+  void OnRelayEnd(Link* link);
+  v1::LogAsk AskLog();
+  // Says sometimes that less has come than has. Returns what it says.
+  LogNumber Claim(LogNumber applied);
+  void NoteLogFrame(const std::string& frame);
+  void LetRelayGo();
   // Checks that the hub was given this command next.
   void CheckNext(const Command& command);
   void Deliver(const Command& command);
@@ -246,8 +258,14 @@ class Machine final : public ExecutorActions, public FarSide {
   std::optional<Registration> registration_;  // of the process
   std::optional<ReportPace> pace_;            // of the registration
   bool was_registered_ = false;
-  std::deque<std::string> on_the_way_;  // commands sent to it, encoded, in order
-  std::deque<std::string> said_;        // reports sent by it, encoded, in order
+  std::deque<std::pair<std::string, int64_t>>
+      on_the_way_;                    // commands sent to it, encoded, in order, and when
+  std::unique_ptr<Link> relay_link_;  // to the relay from which the log comes
+  int64_t fine_since_ = 0;
+  std::set<LogNumber> known_;     // entries that came and are not known to be concluded
+  LogNumber concluded_ = 0;       // the highest one that is known to be
+  bool behind_ = false;           // it has said that it lacks such entries
+  std::deque<std::string> said_;  // reports sent by it, encoded, in order
   int64_t cut_at_ = 0;
   v1::ToController late_;  // a report of an earlier registration
   bool asleep_ = false;

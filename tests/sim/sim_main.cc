@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs worlds: fairway-sim --seeds=N [--first=S] [--seconds=S] [--seed=S [--verbose]] [--coverage]
 //   [--streams]: gangs are started behind those that compute their inputs, as on GPUs
+//   [--relays]: in every world, not in some
 //   and, where bugs are planted (fairway-sim-bugs): --bug=NAME, --all-bugs.
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,6 +36,7 @@ struct Flags {
   double seconds = 1e9;
   bool verbose = false;
   bool coverage = false;
+  bool relays = false;
   ArrivalRule gang_inputs = ArrivalRule::kReady;
   bool all_bugs = false;
   bool ok = true;
@@ -64,6 +66,8 @@ Flags Parse(int argc, char** argv) {
       flags.bug = v;
     } else if (arg == "--streams") {
       flags.gang_inputs = ArrivalRule::kExternal;
+    } else if (arg == "--relays") {
+      flags.relays = true;
     } else if (arg == "--verbose") {
       flags.verbose = true;
     } else if (arg == "--coverage") {
@@ -93,7 +97,7 @@ Outcome RunSeeds(const Flags& flags, uint64_t* at = nullptr) {
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = flags.first; out.seeds < flags.seeds; ++seed) {
     if (at != nullptr) *at = seed;
-    World world(seed, flags.verbose, flags.gang_inputs);
+    World world(seed, flags.verbose, flags.gang_inputs, flags.relays);
     try {
       world.Run();
     } catch (const std::exception& thrown) {  // the core should throw nothing
@@ -122,6 +126,9 @@ struct PlantedBug {
 
 // None of 6,000 seeds finds it; losses_test.cc does. --bug takes it, --all-bugs leaves it out.
 constexpr Bug kRare = Bug::kEndedForAnother;
+
+// Bugs of relays: --all-bugs looks for them where all worlds have relays.
+bool IsOfRelays(Bug bug) { return Bug::kForgetEarlyEnds <= bug && bug <= Bug::kSendUnasked; }
 
 // The bugs of the cluster, and those of the log that show here.
 std::vector<PlantedBug> AllPlanted() {
@@ -184,7 +191,9 @@ int Main(int argc, char** argv) {
     for (const PlantedBug& planted : AllPlanted()) {
       if (planted.bug == kRare) continue;
       Plant(planted);
-      const Outcome out = RunApart(flags);
+      Flags these = flags;
+      these.relays = flags.relays || IsOfRelays(planted.bug);
+      const Outcome out = RunApart(these);
       all = all && out.failing_seed != 0;
       std::printf("%-26s %6s  %-10s %s\n", planted.name.c_str(),
                   out.failing_seed != 0 ? std::to_string(out.seeds).c_str() : "NOT",
@@ -216,9 +225,10 @@ int Main(int argc, char** argv) {
   const Outcome out = RunSeeds(flags);
   if (out.failing_seed != 0) {
     std::puts(fmt::format("seed {} breaks {}: {}", out.failing_seed, out.rule, out.text).c_str());
-    std::puts(fmt::format("replay: {} --seed={}{}{} --verbose", flags.program, out.failing_seed,
+    std::puts(fmt::format("replay: {} --seed={}{}{}{} --verbose", flags.program, out.failing_seed,
                           flags.bug.empty() ? "" : " --bug=" + flags.bug,
-                          flags.gang_inputs == ArrivalRule::kExternal ? " --streams" : "")
+                          flags.gang_inputs == ArrivalRule::kExternal ? " --streams" : "",
+                          flags.relays ? " --relays" : "")
                   .c_str());
     return 1;
   }

@@ -11,6 +11,7 @@
 #include "tests/sim/hostile.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/neighbour.h"
+#include "tests/sim/relays.h"
 
 namespace fairway::sim {
 namespace {
@@ -19,12 +20,15 @@ constexpr int64_t kTick = kSecond / 10;
 constexpr int64_t kPatience = 600 * kSecond;  // after this, open work counts as waiting for ever
 constexpr uint64_t kMaxSteps = 200000;
 
+// 0 to 9, then letters.
+char Digit(int value) { return static_cast<char>(value < 10 ? '0' + value : 'a' + value - 10); }
+
 }  // namespace
 
-World::World(uint64_t seed, bool verbose, ArrivalRule gang_inputs)
-    : random(seed), verdict(verbose), verbose_(verbose) {
+World::World(uint64_t seed, bool verbose, ArrivalRule gang_inputs, bool relays)
+    : random(seed), verdict(verbose), pipes(std::make_unique<Pipes>(*this)), verbose_(verbose) {
   config.gang_inputs = gang_inputs;
-  Setup();
+  Setup(seed, relays);
 }
 World::~World() {
   // Gangs and their runs hold each other.
@@ -38,7 +42,7 @@ void World::Print(const std::string& line) {
   std::fputs(fmt::format("{:>11} {}\n", queue.now(), line).c_str(), stdout);
 }
 
-void World::Setup() {
+void World::Setup(uint64_t seed, bool relays) {
   Random& r = random;
   config.islands = static_cast<int>(r.Between(1, 4));
   config.sessions = static_cast<int>(r.Between(1, 5));
@@ -74,15 +78,17 @@ void World::Setup() {
     config.cluster.counted_fetch_bytes = 1;
     config.fetched_for = r.Percent(50) ? 1000 : 500000;
   }
+  SetupRelays(seed, relays);
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);
   for (int i = 0; i < config.islands; ++i) {
-    const int executors = static_cast<int>(r.Between(1, 3));
+    int executors = static_cast<int>(r.Between(1, 3));
+    if (i == 0 && config.large_island > 0) executors = config.large_island;
     for (int e = 0; e < executors; ++e) {
       const std::string island = fmt::format("i{}", i);
       const int64_t memory = island == config.reserved ? 0 : config.memory;
-      machines.push_back(std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), island,
+      machines.push_back(std::make_unique<Machine>(*this, fmt::format("w{}{}", i, Digit(e)), island,
                                                    executors, static_cast<int>(r.Between(1, 3)),
                                                    memory));
     }
@@ -154,6 +160,8 @@ void World::ScheduleFaults() {
       if (machine.island() != config.reserved) CutAndBack(machine);
     });
   }
+  for (int i = 0; i < config.relay_faults; ++i)
+    queue.After(random.Between(1000, busy), [this] { HurtRelay(); });
   for (int i = 0; i < config.controller_losses; ++i) {
     ++down_;
     queue.After(random.Between(1000, busy), [this] { LoseController(); });
@@ -313,7 +321,10 @@ void World::Tick() {
         controller->Settle();
       }
     }
-    for (auto& machine : machines) machine->CheckTotals();
+    for (auto& machine : machines) {
+      machine->CheckTotals();
+      machine->CheckOnTheWay();
+    }
   }
   const bool waiting = std::any_of(owners.begin(), owners.end(),
                                    [](const SessionOwner* owner) { return owner->waiting(); });
@@ -353,6 +364,7 @@ void World::Tick() {
 }
 
 void World::CheckEmpty() {
+  if (config.fanout > 0) CheckRelays();
   const ClusterCounts counts = controller->cluster().inspection().counts();
   if (counts.nodes + counts.groups + counts.arrays + counts.sessions > 0)
     Broken("B1", "left in the core: {} nodes, {} groups, {} arrays, {} sessions", counts.nodes,
