@@ -22,12 +22,11 @@ TARGET = (HERE / "h200.txtpb").read_text()
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items):
-    """Runs the tests of a file one after the other, because they share a cluster. Those of test_run.py share none, and
-    begin first, because one of them takes longer than any file."""
+    """Runs the tests of a file one after the other, because they share a cluster, and one of test_run.py looks for
+    processes of the others. That file takes longest, so it begins first."""
     items.sort(key=lambda item: item.path.name != "test_run.py")
     for item in items:
-        alone = item.path.name == "test_run.py"
-        item.add_marker(pytest.mark.xdist_group(item.nodeid if alone else item.path.name))
+        item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @pytest.fixture(scope="session")
