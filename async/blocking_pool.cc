@@ -75,7 +75,8 @@ void BlockingPool::Work() {
     --owner.running;
     --pending_;
     if (!owner.in_turn) queue(id, owner);
-    if (owner.running == 0 && owner.queue.empty()) owners_.erase(id);
+    // The record of those without an owner stays: most work has none.
+    if (id != kNobody && owner.running == 0 && owner.queue.empty()) owners_.erase(id);
     if (stopping_ && pending_ == 0) wake_.notify_all();
   }
 }

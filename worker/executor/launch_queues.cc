@@ -78,18 +78,17 @@ absl::Status NoDevice(int device, size_t devices) {
 
 LaunchQueues::LaunchQueues(Runtime* runtime, int num_devices)
     : runtime_(runtime),
+      under_way_(std::make_shared<UnderWay>(static_cast<size_t>(num_devices) + 1)),
       last_(static_cast<size_t>(num_devices) + 1),
       gangs_(static_cast<size_t>(num_devices)) {
   for (int i = 0; i < num_devices; ++i)
     singles_.push_back(std::make_unique<Queue>("fairway-dev" + std::to_string(i)));
-  for (int i = 0; i <= num_devices; ++i)
-    gangs_under_way_.push_back(std::make_shared<std::atomic<int>>(0));
 }
 
 LaunchQueues::~LaunchQueues() {
   // A thread that has gone could not take the gangs that wait for those of another one.
   std::unique_lock lock(mutex_);
-  none_left_.wait(lock, [this] { return turns_ == 0; });
+  none_left_.wait(lock, [this] { return waiting_ == 0; });
 }
 
 std::function<void()> LaunchQueues::FlushGangEnds() const {
@@ -101,79 +100,82 @@ std::function<void()> LaunchQueues::FlushGangEnds() const {
 }
 
 void LaunchQueues::LaunchGang(LaunchJob job) {
-  std::vector<int> lines = job.request.devices;
-  for (const int device : lines) {
+  auto gang = std::make_shared<Gang>();
+  gang->lines = job.request.devices;
+  for (const int device : gang->lines) {
     if (device < 0 || static_cast<size_t>(device) >= gangs_.size())
       return job.done(NoDevice(device, gangs_.size()));
   }
-  const size_t queue =
-      lines.empty() ? 0 : static_cast<size_t>(*std::min_element(lines.begin(), lines.end()));
-  if (job.shared || lines.empty()) lines.push_back(static_cast<int>(gangs_.size()));
-  std::vector<UnderWay> under_way;
-  for (const int line : lines) under_way.push_back(gangs_under_way_[line]);
+  if (!gang->lines.empty())
+    gang->queue = static_cast<size_t>(*std::min_element(gang->lines.begin(), gang->lines.end()));
+  if (job.shared || gang->lines.empty()) gang->lines.push_back(static_cast<int>(gangs_.size()));
   // If nothing is under way, all inputs are computed and the runtime has a free slot.
-  const bool here =
-      job.executable->brief() && std::all_of(under_way.begin(), under_way.end(), [](const auto& n) {
-        return n->load(std::memory_order_acquire) == 0;
-      });
-  for (const UnderWay& n : under_way) n->fetch_add(1, std::memory_order_relaxed);
-  const std::shared_ptr<GangEnds> ends = gangs_[queue].ends;
-  job.done = [under_way = std::move(under_way), ends,
-              done = std::move(job.done)](absl::Status status) mutable {
-    for (const UnderWay& n : under_way) n->fetch_sub(1, std::memory_order_acq_rel);
-    ends->Add([done = std::move(done), status = std::move(status)]() mutable {
-      std::move(done)(std::move(status));
-    });
-  };
+  bool here = job.executable->brief();
+  for (const int line : gang->lines) {
+    here = (*under_way_)[line].fetch_add(1, std::memory_order_acquire) == 0 && here;
+  }
+  GangQueue& queue = gangs_[gang->queue];
+  gang->under_way = under_way_;
+  gang->ends = queue.ends;
+  gang->done = std::move(job.done);
+  job.done = [gang](absl::Status status) { Ended(*gang, std::move(status)); };
   job.request.host_calls = host_calls_;
   if (here) return RunLaunch(*runtime_, std::move(job));
-  if (gangs_[queue].thread == nullptr) {
-    gangs_[queue].thread = std::make_unique<BlockingPool>("fairway-g" + std::to_string(queue), 1);
+  if (queue.thread == nullptr) {
+    queue.thread = std::make_unique<BlockingPool>("fairway-g" + std::to_string(gang->queue), 1);
   }
-  auto turn = std::make_shared<Turn>();
-  turn->queue = queue;
-  turn->launch = [runtime = runtime_, ends, thread = gangs_[queue].thread.get(),
-                  job = std::move(job)]() mutable {
-    const void* code = job.executable.get();
-    ends->Run(
-        code, [thread] { return thread->pending() > 1; },
-        [&] { RunLaunch(*runtime, std::move(job)); });
-  };
-  Enqueue(turn, lines);
+  gang->job = std::move(job);
+  Enqueue(std::move(gang));
 }
 
-void LaunchQueues::Enqueue(const TurnPtr& turn, const std::vector<int>& lines) {
-  std::lock_guard lock(mutex_);
-  ++turns_;
-  for (const int line : lines) {
-    const TurnPtr before = std::exchange(last_[line], turn);
-    if (before == nullptr || before->launched) continue;
-    // A thread keeps the order of what it has got.
-    if (before->queued && before->queue == turn->queue) continue;
-    before->next.push_back(turn);
-    ++turn->waits_for;
-  }
-  if (turn->waits_for == 0) PutOnThread(turn);
-}
-
-void LaunchQueues::PutOnThread(const TurnPtr& turn) {
-  turn->queued = true;
-  gangs_[turn->queue].thread->Run([this, turn] {
-    std::exchange(turn->launch, nullptr)();
-    HasLaunched(turn);
+void LaunchQueues::Ended(Gang& gang, absl::Status status) {
+  for (const int line : gang.lines) (*gang.under_way)[line].fetch_sub(1, std::memory_order_acq_rel);
+  gang.ends->Add([done = std::move(gang.done), status = std::move(status)]() mutable {
+    std::move(done)(std::move(status));
   });
 }
 
-void LaunchQueues::HasLaunched(const TurnPtr& turn) {
+void LaunchQueues::Enqueue(GangPtr gang) {
+  {
+    std::lock_guard lock(mutex_);
+    ++waiting_;
+    for (const int line : gang->lines) {
+      Gang* const before = std::exchange(last_[line], gang.get());
+      // A thread keeps the order of what it has got.
+      if (before == nullptr || (before->queued && before->queue == gang->queue)) continue;
+      before->next.push_back(gang);
+      ++gang->waits_for;
+    }
+    if (gang->waits_for > 0) return;
+    gang->queued = true;
+  }
+  // Without the mutex, since this may wake the thread. No gang can have come after this one yet.
+  PutOnThread(std::move(gang));
+}
+
+void LaunchQueues::PutOnThread(GangPtr gang) {
+  BlockingPool& thread = *gangs_[gang->queue].thread;
+  thread.Run([this, gang = std::move(gang)] { Launch(*gang); });
+}
+
+void LaunchQueues::Launch(Gang& gang) {
+  const void* const code = gang.job->executable.get();
+  const BlockingPool& thread = *gangs_[gang.queue].thread;
+  // What is left of it, its `done` say, refers to it.
+  LaunchJob job = *std::exchange(gang.job, std::nullopt);
+  gang.ends->Run(
+      code, [&thread] { return thread.pending() > 1; },
+      [&] { RunLaunch(*runtime_, std::move(job)); });
   std::lock_guard lock(mutex_);
-  turn->launched = true;
-  for (const TurnPtr& next : std::exchange(turn->next, {})) {
-    if (--next->waits_for == 0) PutOnThread(next);
+  for (const int line : gang.lines) {
+    if (last_[line] == &gang) last_[line] = nullptr;
   }
-  for (TurnPtr& last : last_) {
-    if (last == turn) last = nullptr;
+  for (GangPtr& next : gang.next) {
+    if (--next->waits_for > 0) continue;
+    next->queued = true;
+    PutOnThread(std::move(next));
   }
-  if (--turns_ == 0) none_left_.notify_all();
+  if (--waiting_ == 0) none_left_.notify_all();
 }
 
 void LaunchQueues::LaunchSingle(LaunchJob job) {

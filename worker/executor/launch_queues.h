@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,11 +77,13 @@ class LaunchQueues {
   void set_host_calls(std::shared_ptr<ffi::HostCalls> calls) { host_calls_ = std::move(calls); }
 
  private:
-  // Jobs that have not ended. An end may come after the queue is destroyed.
-  using UnderWay = std::shared_ptr<std::atomic<int>>;
+  // Gangs that have not ended, by line: a device, or the last one: shared gangs. Side by side,
+  // since each gang touches some. An end may come after this object is destroyed.
+  using UnderWay = std::vector<std::atomic<int>>;
   struct Queue {
     explicit Queue(std::string name) : thread(std::move(name), 1) {}
-    const UnderWay under_way = std::make_shared<std::atomic<int>>(0);
+    // Jobs that have not ended. An end may come after the queue is destroyed.
+    const std::shared_ptr<std::atomic<int>> under_way = std::make_shared<std::atomic<int>>(0);
     BlockingPool thread;
   };
   // The gangs whose lowest device this is.
@@ -88,29 +91,37 @@ class LaunchQueues {
     const std::shared_ptr<GangEnds> ends = std::make_shared<GangEnds>();
     std::unique_ptr<BlockingPool> thread;  // made with the first gang
   };
-  // One gang on its way to its thread. Guarded by mutex_.
-  struct Turn {
+  // One gang, until its end.
+  struct Gang {
     size_t queue = 0;
-    absl::AnyInvocable<void()> launch;
+    std::vector<int> lines;
+    std::shared_ptr<UnderWay> under_way;
+    std::shared_ptr<GangEnds> ends;
+    absl::AnyInvocable<void(absl::Status)> done;
+    std::optional<LaunchJob> job;  // until it is launched
+    // Guarded by mutex_, on its way to its thread:
     int waits_for = 0;  // gangs on other threads that must be launched before it
-    bool queued = false, launched = false;
-    std::vector<std::shared_ptr<Turn>> next;  // those that wait for it
+    bool queued = false;
+    std::vector<std::shared_ptr<Gang>> next;  // those that wait for it
   };
-  using TurnPtr = std::shared_ptr<Turn>;
+  using GangPtr = std::shared_ptr<Gang>;
 
-  void Enqueue(const TurnPtr& turn, const std::vector<int>& lines);
-  void PutOnThread(const TurnPtr& turn);  // with mutex_ held
-  void HasLaunched(const TurnPtr& turn);
+  static void Ended(Gang& gang, absl::Status status);
+  void Enqueue(GangPtr gang);
+  void PutOnThread(GangPtr gang);
+  void Launch(Gang& gang);  // on its thread
 
   Runtime* const runtime_;
   std::shared_ptr<ffi::HostCalls> host_calls_;
   std::vector<std::unique_ptr<Queue>> singles_;
-  std::vector<UnderWay> gangs_under_way_;  // by line: a device, or the last one: shared gangs
+  const std::shared_ptr<UnderWay> under_way_;
 
   std::mutex mutex_;
   std::condition_variable none_left_;
-  std::vector<TurnPtr> last_;     // by line; nullptr: that gang was launched. Guarded by mutex_
-  size_t turns_ = 0;              // not launched. Guarded by mutex_
+  // By line: the last gang that came, while it is not launched. Until then its thread has it, or a
+  // gang before it. Guarded by mutex_.
+  std::vector<Gang*> last_;
+  size_t waiting_ = 0;            // gangs that are not launched. Guarded by mutex_
   std::vector<GangQueue> gangs_;  // by device; the threads go first
 };
 
