@@ -6,8 +6,11 @@
 namespace fairway {
 
 void BufferTable::Expect(ShardRef ref, int device, int64_t bytes, LaunchJob::Input coming) {
-  Drop(ref);
-  entries_[ref] = {device, bytes, std::move(coming)};
+  if (!entries_.Insert(ref).second) {
+    Drop(ref);
+    entries_.Insert(ref);
+  }
+  entries_.find(ref)->second = {device, bytes, std::move(coming)};
   if (static_cast<size_t>(device) < bytes_.size()) bytes_[device] += bytes;
 }
 
@@ -23,7 +26,7 @@ void BufferTable::Share(ShardRef from, ShardRef to) {
   if (it == entries_.end() || it->second.input.buffer == nullptr) return;
   const Entry& shared = it->second;
   Expect(to, shared.device, 0);
-  entries_[to].input = shared.input;
+  entries_.find(to)->second.input = shared.input;
   std::set<ShardRef>& same = shared_[shared.input.buffer.get()];
   same.insert(from);
   same.insert(to);
@@ -46,7 +49,7 @@ BufferTable::Dropped BufferTable::Drop(ShardRef ref) {
   entries_.erase(it);
   if (const auto same = shared_.find(entry.input.buffer.get()); same != shared_.end()) {
     same->second.erase(ref);
-    entries_[*same->second.begin()].bytes += entry.bytes;
+    entries_.find(*same->second.begin())->second.bytes += entry.bytes;
     if (same->second.size() == 1) shared_.erase(same);
     return {};
   }

@@ -12,6 +12,7 @@
 #include "graph/plan.h"
 #include "worker/executor/launch_queues.h"
 #include "worker/executor/runtime/runtime.h"
+#include "worker/executor/shard_map.h"
 
 namespace fairway {
 
@@ -53,7 +54,7 @@ class BufferTable {
     int64_t bytes = 0;
     LaunchJob::Input input;  // its `buffer` is that of the shard, once it is here
   };
-  std::map<ShardRef, Entry> entries_;
+  ShardMap<Entry> entries_;
   std::map<const DeviceBuffer*, std::set<ShardRef>> shared_;  // buffers that are several shards
   std::vector<int64_t> bytes_;
 };

@@ -61,7 +61,8 @@ void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, boo
 void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
   work_.ChargeShards(part.shards.size());
   for (const LocalShard& shard : part.shards)
-    shards_[{part.group, shard.shard}] = Shard{ShardState::kDeclared, producer, absl::OkStatus()};
+    shards_.Insert({part.group, shard.shard}).first =
+        Shard{ShardState::kDeclared, producer, absl::OkStatus()};
 }
 
 void ExecutorCore::On(PrepareLaunch command) {

@@ -20,6 +20,7 @@
 #include "worker/executor/device_lines.h"
 #include "worker/executor/executor_actions.h"
 #include "worker/executor/sequence_run.h"
+#include "worker/executor/shard_map.h"
 #include "worker/executor/waiters.h"
 #include "worker/executor/work_meter.h"
 
@@ -260,7 +261,7 @@ class ExecutorCore {
   uint64_t commands_until_ = 0;  // in units: where the slice of the commands ends
   // Launched and not ended; steps of sequences are not in it.
   std::set<std::pair<LaunchId, NodeId>> launches_;
-  std::map<ShardRef, Shard> shards_;
+  ShardMap<Shard> shards_;
   std::map<NodeId, Node> nodes_;
   std::map<TransferId, Sending> sends_;
   // with the number of the latest end of that transfer

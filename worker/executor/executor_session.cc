@@ -145,8 +145,10 @@ std::vector<LaunchJob::Output> OutputsOf(const PrepareLaunch& node,
 void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (launch.ahead) report_pace_.LaunchedAhead();
   LaunchJob job;
-  Launched launched{node.node, node.outputs, launch.inline_shards, job.outputs,
-                    launch.gang ? launch.launch_id : LaunchId()};
+  Launched launched{node.node,   node.outputs.size(),
+                    {},          launch.inline_shards,
+                    job.outputs, launch.gang ? launch.launch_id : LaunchId()};
+  launched.outputs.reserve(node.outputs.size() * node.devices.size());
   const auto executable = executables_.find(node.executable);
   const bool loaded = executable != executables_.end() && executable->second->loaded != nullptr;
   const bool followed = node.devices.size() == 1 || (loaded && executable->second->follows);
@@ -154,6 +156,7 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
     const GroupPart& part = node.outputs[o];
     for (size_t d = 0; d < part.shards.size(); ++d) {
       const LocalShard& shard = part.shards[d];
+      launched.outputs.push_back({{part.group, shard.shard}, {d, o}});
       LaunchJob::Input coming;
       if (followed) coming = {nullptr, job.outputs, d, o};
       buffers_.Expect({part.group, shard.shard}, shard.device,
@@ -214,19 +217,15 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
   --in_flight_;
   if (ended_) return;
   const auto& made = launched.made->buffers;
-  if (status.ok() && !made.empty() && made[0].size() != launched.outputs.size()) {
+  if (status.ok() && !made.empty() && made[0].size() != launched.num_outputs) {
     status = Error(absl::StatusCode::kInternal, "the executable made {} outputs, {} were prepared",
-                   made[0].size(), launched.outputs.size());
+                   made[0].size(), launched.num_outputs);
   }
-  for (size_t o = 0; o < launched.outputs.size(); ++o) {
-    const GroupPart& part = launched.outputs[o];
-    for (size_t d = 0; d < part.shards.size(); ++d) {
-      const ShardRef ref{part.group, part.shards[d].shard};
-      if (!status.ok()) {
-        buffers_.Drop(ref);
-      } else if (d < made.size()) {
-        buffers_.Put(ref, made[d][o]);
-      }
+  for (const auto& [shard, from] : launched.outputs) {
+    if (!status.ok()) {
+      buffers_.Drop(shard);
+    } else if (from.device < made.size()) {
+      buffers_.Put(shard, made[from.device][from.output]);
     }
   }
   if (!status.ok()) {

@@ -105,8 +105,13 @@ class ExecutorSession final : public ExecutorActions {
   };
   // The record of a launch that its end needs.
   struct Launched {
+    struct Output {
+      ShardRef shard;
+      LaunchJob::Output from;
+    };
     NodeId node;
-    std::vector<GroupPart> outputs;
+    size_t num_outputs = 0;  // of one device
+    std::vector<Output> outputs;
     std::vector<ShardRef> inline_shards;
     std::shared_ptr<LaunchOutputs> made;
     LaunchId gang;  // 0: no gang

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "worker/executor/shard_map.h"
 
 namespace fairway {
 
@@ -37,7 +38,7 @@ class Waiters {
   using Line = std::map<uint64_t, Waiter>;  // in the order of Add
 
   Entry Add(ShardRef ref, const Waiter& waiter) {
-    lines_[ref].emplace(++last_, waiter);
+    lines_.Insert(ref).first.emplace(++last_, waiter);
     return {ref, last_};
   }
   // False: the entry does not wait any more.
@@ -55,15 +56,18 @@ class Waiters {
     return line == lines_.end() ? kNobody : line->second;
   }
   Line Take(ShardRef ref) {
-    auto line = lines_.extract(ref);
-    return line.empty() ? Line() : std::move(line.mapped());
+    const auto line = lines_.find(ref);
+    if (line == lines_.end()) return {};
+    Line taken = std::move(line->second);
+    lines_.erase(line);
+    return taken;
   }
-  const std::map<ShardRef, Line>& all() const { return lines_; }
+  const ShardMap<Line>& all() const { return lines_; }
   void Clear() { lines_.clear(); }
 
  private:
   uint64_t last_ = 0;
-  std::map<ShardRef, Line> lines_;
+  ShardMap<Line> lines_;
 };
 
 // A transfer whose shards peers may ask for.
