@@ -477,12 +477,13 @@ void ExecutorCore::Conclude(NodeId id, const absl::Status& status) {
 
 void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status) {
   if (!status.ok()) AddFailure({seq, status});
-  ended_above_.insert(seq);
-  if (Planted(Bug::kWatermarkSkips) && ended_above_.size() > 2)
-    ended_through_ = *ended_above_.begin() - 1;
-  while (!ended_above_.empty() && *ended_above_.begin() <= ended_through_ + 1) {
-    ended_through_ = std::max(ended_through_, *ended_above_.begin());
-    ended_above_.erase(ended_above_.begin());
+  if (seq == ended_through_ + 1) {
+    ended_through_ = seq;
+    if (ended_above_.Contains(seq + 1)) ended_through_ = ended_above_.TakeFront(1).front().last;
+  } else if (seq > ended_through_) {
+    ended_above_.Add(seq);
+    if (Planted(Bug::kWatermarkSkips) && ended_above_.ranges() > 1)
+      ended_through_ = ended_above_.TakeFront(1).front().last;
   }
   if (seq > ended_through_) report_.finished.push_back(seq);
   actions_->ReportWanted();
@@ -548,7 +549,7 @@ void ExecutorCore::Reset() {
   ended_sends_.clear();
   ends_in_order_.clear();
   stale_receives_.clear();
-  ended_above_.clear();
+  ended_above_.Clear();
   ended_through_ = 0;
   report_ = {};
   report_ends_ = report_bytes_ = 0;

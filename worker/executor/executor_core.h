@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "log/ranges.h"
 #include "worker/executor/device_lines.h"
 #include "worker/executor/executor_actions.h"
 #include "worker/executor/sequence_run.h"
@@ -88,6 +89,8 @@ class ExecutorCore {
   size_t num_sends() const { return sends_.size(); }
   bool sends(TransferId transfer) const { return sends_.contains(transfer); }
   size_t num_pulls() const;  // waiting or being served
+  // What is kept of the ends above the watermark of reports.
+  size_t ended_records() const { return ended_above_.ranges(); }
 
   // Bounds memory (some 100 bytes for each pull). The controller's bounds do not cover these pulls:
   // PrepareSend may reach this executor long after PrepareReceive reaches the receiver, and the
@@ -276,7 +279,7 @@ class ExecutorCore {
       early_pulls_;  // (pull, index) of unknown transfers
   size_t num_early_pulls_ = 0;
   std::set<uint64_t> serving_;
-  std::set<uint64_t> ended_above_;  // seqs that have ended above ended_through_
+  LogRangeSet ended_above_;  // seqs that have ended, above ended_through_ + 1
   uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
   Report report_;
