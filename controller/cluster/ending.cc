@@ -131,67 +131,122 @@ void Cluster::Nodes::Fail(Node& node, const absl::Status& status, NodeId cause) 
 }
 
 void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cause) {
-  s.Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
+  const size_t groups = node.reads.size() + node.outputs.size();
+  Ending ending;
+  ending.status = status;
+  ending.cause = cause;
+  ending.in_turns = node.kind == NodeKind::kLaunch && groups > s.options.ends_at_once;
+  s.Charge(1 + (ending.in_turns ? 0 : groups) + node.pieces.size() / 4);
   const bool launched = node.state == NodeState::kLaunched;
-  const bool held = launched || node.state == NodeState::kPrepared;
-  if (launched) s.islands.at(node.island).sequencer.Finished(node.id);
-  Move(node, NodeState::kDone);
-  for (const GroupId id : node.taken) {
-    if (Group* input = s.FindGroup(id); input->charged) s.launches.TakeOver(node, *input);
-  }
+  ending.held = launched || node.state == NodeState::kPrepared;
   // If a launch failed on one executor, its outputs on others stay until all launches behind it
   // have ended. Bytes of a failed receive stay until all its readers have been told.
-  const bool spread =
-      held && (node.kind == NodeKind::kReceive || (launched && node.participants.size() > 1));
-  const bool keeps =
-      status.ok() || (spread && std::all_of(node.reservations.begin(), node.reservations.end(),
-                                            [](const Reservation& r) { return r.credit == 0; }));
-  if (held) {
+  ending.spread = ending.held && (node.kind == NodeKind::kReceive ||
+                                  (launched && node.participants.size() > 1));
+  if (launched) s.islands.at(node.island).sequencer.Finished(node.id);
+  Move(node, NodeState::kDone);
+  if (ending.held) {
     if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);
-    Island& island = s.islands.at(node.island);
     s.memory.CountTemporary(node, false);
+    Island& island = s.islands.at(node.island);
     for (const Reservation& r : node.reservations) {
       if (!Planted(Bug::kLeakReservation)) s.memory.Release(island, r.device, r.temp);
-      if (!keeps && !Planted(Bug::kKeepFailed))
-        s.memory.Release(island, r.device, r.output - r.credit);
     }
     s.to_pump.insert(node.island);
   }
-  SettleOutputs(node, status, cause, keeps);
-  if (node.watch != 0) {
-    const Group* worst = nullptr;  // of a sequence, some outputs may have failed
-    for (const GroupId id : node.outputs) worst = Worse(worst, *s.FindGroup(id));
-    s.watches.Ended(node.session, node.watch, 0, worst != nullptr ? worst->error : status,
-                    worst != nullptr ? worst->cause : cause);
+  TakeOut(node, ending);
+  if (ending.in_turns) {
+    s.WorkOf(node.session).endings.push_back(std::make_unique<Ending>(std::move(ending)));
+  } else {
+    GoOnEnding(ending, UINT64_MAX);
   }
+}
+
+void Cluster::Nodes::TakeOut(Node& node, Ending& ending) {
   const auto session = s.sessions.find(node.session);
-  const bool closed = session == s.sessions.end();
-  if (!closed) {
-    if (node.kind == NodeKind::kFetch && !status.ok())
-      s.work.Fetched(node.session, node.token, status);
-    if (!Planted(Bug::kForgetNodeBytes)) session->second.node_records.Remove(node.record_bytes);
+  if (session != s.sessions.end()) {
+    if (node.kind == NodeKind::kFetch && !ending.status.ok())
+      s.work.Fetched(node.session, node.token, ending.status);
     session->second.fetching -= node.pulling;
   }
   if (node.kind == NodeKind::kFetch) s.transfers.FetchEnded(node);
   Holdings& has = s.holdings.at(node.session);
   has.nodes.erase(node.id);
   --has.stakes.at(node.island).nodes;
-  const std::unique_ptr<Node> ended = std::move(s.all_nodes.extract(node.id).mapped());
-  if (ended->pieces.size() > kLargePieces) --s.islands.at(ended->island).large;
-  if (ended->layout != nullptr && --ended->layout->runs == 0 &&
-      s.programs.retired.contains(ended->executable->id))
-    s.programs.Forget(ended->executable->id);
-  for (const GroupId id : ended->reads) {
-    if (!held) s.groups.HasMemory(*ended, *s.FindGroup(id), true);
-    s.groups.DropReader(id);
+  ending.node = std::move(s.all_nodes.extract(node.id).mapped());
+}
+
+bool Cluster::Nodes::GoOnEnding(Ending& ending, uint64_t until) {
+  using Phase = Ending::Phase;
+  Node& node = *ending.node;
+  // Calls `item` with the items of the phase that are left, and then begins the next phase. Returns
+  // whether it has.
+  const auto all = [&](const std::vector<GroupId>& groups, const auto& item) {
+    for (; ending.next < groups.size(); ++ending.next) {
+      if (s.units >= until) return false;
+      if (ending.in_turns) s.Charge(1);
+      item(groups[ending.next]);
+    }
+    ending.next = 0;
+    ending.phase = static_cast<Phase>(static_cast<int>(ending.phase) + 1);
+    return true;
+  };
+  if (ending.phase == Phase::kTaken) {
+    if (!all(node.taken, [&](GroupId id) {
+          if (Group* input = s.FindGroup(id); input != nullptr && input->charged)
+            s.launches.TakeOver(node, *input);
+        }))
+      return false;
+    BeginOutputs(ending);
   }
-  for (const GroupId id : ended->outputs) {
-    Group* const group = s.FindGroup(id);
-    if (group == nullptr) continue;
-    if (!closed) Groups::Weigh(session->second, *group);
-    s.groups.Collect(*group);
+  if (ending.phase == Phase::kOutputs) {
+    if (!all(node.outputs, [&](GroupId) { SettleOutput(ending, ending.next); })) return false;
+    OutputsSettled(ending);
   }
-  if (closed) s.ForgetHoldings(ended->session);
+  if (ending.phase == Phase::kReads &&
+      !all(node.reads, [&](GroupId id) {
+        if (!ending.held) s.groups.HasMemory(node, *s.FindGroup(id), true);
+        s.groups.DropReader(id);
+      }))
+    return false;
+  const auto session = s.sessions.find(node.session);
+  if (ending.phase == Phase::kCollect && !all(node.outputs, [&](GroupId id) {
+        Group* const group = s.FindGroup(id);
+        if (group == nullptr) return;
+        if (session != s.sessions.end()) Groups::Weigh(session->second, *group);
+        s.groups.Collect(*group);
+      }))
+    return false;
+  EndRecord(ending);
+  return true;
+}
+
+void Cluster::Nodes::OutputsSettled(Ending& ending) {
+  Node& node = *ending.node;
+  if (ending.held && !ending.keeps) {
+    Island& island = s.islands.at(node.island);
+    for (const Reservation& r : node.reservations) {
+      if (!Planted(Bug::kKeepFailed)) s.memory.Release(island, r.device, r.output - r.credit);
+    }
+    s.to_pump.insert(node.island);
+  }
+  if (node.watch == 0) return;
+  const bool failed = !ending.failure.ok();
+  s.watches.Ended(node.session, node.watch, 0, failed ? ending.failure : ending.status,
+                  failed ? ending.failed_by : ending.cause);
+}
+
+void Cluster::Nodes::EndRecord(Ending& ending) {
+  Node& node = *ending.node;
+  const auto session = s.sessions.find(node.session);
+  if (session != s.sessions.end() && !Planted(Bug::kForgetNodeBytes))
+    session->second.node_records.Remove(node.record_bytes);
+  if (node.pieces.size() > kLargePieces) --s.islands.at(node.island).large;
+  if (node.layout != nullptr && --node.layout->runs == 0 &&
+      s.programs.retired.contains(node.executable->id))
+    s.programs.Forget(node.executable->id);
+  if (session == s.sessions.end()) s.ForgetHoldings(node.session);
+  if (ending.in_turns) s.actions->Discard(std::shared_ptr<const Node>(std::move(ending.node)));
 }
 
 bool Cluster::Nodes::FailIfPoisoned(Node& node) {
@@ -208,32 +263,39 @@ bool Cluster::Nodes::FailIfPoisoned(Node& node) {
   return true;
 }
 
-void Cluster::Nodes::SettleOutputs(Node& node, const absl::Status& status, NodeId cause,
-                                   bool charged) {
-  if (!status.ok()) node.failed_outputs.clear();
-  if (IsSequence(node) && node.unsettled_inputs == 0) {
-    // Some outputs fail with the error of an input. A sequence that was launched ahead may have
-    // made them on its own executor, or failed by itself: the input's error counts, as the first
-    // cause. An input that was there and was lost since is no reason to fail.
-    const std::vector<int32_t> by = WorstInput(s.all_groups, node) != nullptr
-                                        ? PoisonedBy(s.all_groups, node, /*lost_too=*/!status.ok())
-                                        : std::vector<int32_t>();
-    for (size_t o = 0; o < by.size(); ++o) {
-      if (by[o] < 0) continue;
-      node.failed_outputs.insert_or_assign(static_cast<int32_t>(o), FailedOutput{status, by[o]});
-    }
+void Cluster::Nodes::BeginOutputs(Ending& ending) {
+  Node& node = *ending.node;
+  ending.keeps = ending.status.ok() ||
+                 (ending.spread && std::all_of(node.reservations.begin(), node.reservations.end(),
+                                               [](const Reservation& r) { return r.credit == 0; }));
+  if (!ending.status.ok()) node.failed_outputs.clear();
+  if (!IsSequence(node) || node.unsettled_inputs > 0) return;
+  // Some outputs fail with the error of an input. A sequence that was launched ahead may have
+  // made them on its own executor, or failed by itself: the input's error counts, as the first
+  // cause. An input that was there and was lost since is no reason to fail.
+  const std::vector<int32_t> by =
+      WorstInput(s.all_groups, node) != nullptr
+          ? PoisonedBy(s.all_groups, node, /*lost_too=*/!ending.status.ok())
+          : std::vector<int32_t>();
+  for (size_t o = 0; o < by.size(); ++o) {
+    if (by[o] < 0) continue;
+    node.failed_outputs.insert_or_assign(static_cast<int32_t>(o),
+                                         FailedOutput{ending.status, by[o]});
   }
-  for (size_t o = 0; o < node.outputs.size(); ++o) {
-    Group& group = *s.FindGroup(node.outputs[o]);
-    const auto found = node.failed_outputs.find(static_cast<int32_t>(o));
-    // Charged until the group is collected, as executors may hold some of its shards.
-    s.groups.SetCharged(group, charged && group.stored == nullptr);
-    group.reserved = false;
-    s.memory.CountLeaving(group);
-    if (found == node.failed_outputs.end()) {
-      status.ok() ? s.groups.SetReady(group) : s.groups.SetFailed(group, status, cause);
-      continue;
-    }
+}
+
+void Cluster::Nodes::SettleOutput(Ending& ending, size_t output) {
+  const Node& node = *ending.node;
+  Group& group = *s.FindGroup(node.outputs[output]);
+  const auto found = node.failed_outputs.find(static_cast<int32_t>(output));
+  // Charged until the group is collected, as executors may hold some of its shards.
+  s.groups.SetCharged(group, ending.keeps && ending.held && group.stored == nullptr);
+  group.reserved = false;
+  s.memory.CountLeaving(group);
+  if (found == node.failed_outputs.end()) {
+    ending.status.ok() ? s.groups.SetReady(group)
+                       : s.groups.SetFailed(group, ending.status, ending.cause);
+  } else {
     const auto& [why, argument, participant] = found->second;
     const Group* poison = argument >= 0 && static_cast<size_t>(argument) < node.inputs.size()
                               ? WorstOf(s.all_groups, node.inputs[argument])
@@ -245,6 +307,10 @@ void Cluster::Nodes::SettleOutputs(Node& node, const absl::Status& status, NodeI
       s.groups.SetFailed(group, Annotate(why, node.name + " on " + s.Where(node.island)), node.id);
     }
   }
+  if (group.state != GroupState::kFailed || node.watch == 0) return;
+  if (!ending.failure.ok() && ending.failed_by <= group.cause) return;
+  ending.failure = group.error;
+  ending.failed_by = group.cause;
 }
 
 }  // namespace fairway

@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/ending.h"
 #include "controller/cluster/group.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/session.h"
@@ -26,7 +27,8 @@ namespace fairway {
 //
 // Invariants (CheckMoves, CheckNodes): a node moves only as CanMove allows. It is in a line for
 // memory, or parked, exactly while it is queued, unless it is a fetch. It is the producer of its
-// outputs until it concludes; concluding it settles them all and destroys it (rule G3).
+// outputs until it concludes; concluding it settles them all and destroys it (rule G3), a launch of
+// many arguments or results in several turns (ending.h).
 class Cluster::Nodes {
  public:
   explicit Nodes(State& state) : s(state) {}
@@ -67,8 +69,10 @@ class Cluster::Nodes {
   bool FailIfPoisoned(Node& node);
   // Ends an unlaunched node, or a receive at work, with an error.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
-  // Concludes the node with this result, and destroys it.
+  // Concludes the node with this result, and takes it out of the tables.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
+  // Does some more of an ending. Returns whether it is over.
+  bool GoOnEnding(Ending& ending, uint64_t until);
 
  private:
   Node& InsertNode(std::unique_ptr<Node> node);
@@ -83,8 +87,14 @@ class Cluster::Nodes {
   void LaunchEnded(Node& node);
   // Concludes the node: with the first cause if an input failed, else with `result`.
   void EndWith(Node& node, absl::Status result);
-  // Settles its outputs. `charged`: what is reserved for them becomes theirs.
-  void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
+  // Takes the node out of the tables.
+  void TakeOut(Node& node, Ending& ending);
+  // Knows which outputs of a sequence have failed, and whether outputs keep their memory.
+  void BeginOutputs(Ending& ending);
+  void SettleOutput(Ending& ending, size_t output);
+  // Its outputs have been settled.
+  void OutputsSettled(Ending& ending);
+  void EndRecord(Ending& ending);
 
   std::set<NodeId> deferred_;  // nodes with Node::deferred; some have ended
   State& s;                    // the state that this is a part of

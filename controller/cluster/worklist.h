@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,6 +84,7 @@ struct Loss {
   std::vector<Again> again;  // prepared nodes to be taken back; the youngest is last
 };
 
+struct Ending;       // ending.h: a launch of many arguments or results that has concluded
 struct Closing;      // session.h: the rest of a session that has ended
 struct ProgramBind;  // program_records.h: a program that is being bound
 struct ProgramRun;   // program_records.h: a program whose steps are being made
@@ -129,6 +131,9 @@ struct Worklist {
   Worklist();
   ~Worklist();
 
+  // Before losses, which do not look at results that are not settled. A list: it takes nothing
+  // while it is empty.
+  std::list<std::unique_ptr<Ending>> endings;
   std::deque<Loss> losses;
   std::deque<NodeId> held;  // parked receives, until the losses have been told
   std::deque<Told> told;
@@ -148,7 +153,7 @@ struct Worklist {
     return run != nullptr || request != nullptr || !losses.empty() || !retiring.empty();
   }
   bool empty() const {
-    return held.empty() && !follows() && !busy() && binds.empty() && closing == nullptr;
+    return endings.empty() && held.empty() && !follows() && !busy() && binds.empty() && closing == nullptr;
   }
 };
 

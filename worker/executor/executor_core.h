@@ -87,6 +87,8 @@ class ExecutorCore {
   size_t num_sends() const { return sends_.size(); }
   bool sends(TransferId transfer) const { return sends_.contains(transfer); }
   size_t num_pulls() const;  // waiting or being served
+  // What is kept of the ends above the watermark of reports.
+  size_t ended_records() const { return ended_above_.size(); }
 
   // Bounds memory (some 100 bytes for each pull). The controller's bounds do not cover these pulls:
   // PrepareSend may reach this executor long after PrepareReceive reaches the receiver, and the

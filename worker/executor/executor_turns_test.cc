@@ -205,6 +205,22 @@ TEST_F(ExecutorTurnsTest, ALongReportIsSentInParts) {
   EXPECT_EQ(reports.size(), 3u);
 }
 
+// Ends that follow each other are one record, however long the node before them runs.
+TEST_F(ExecutorTurnsTest, ANodeThatNeverEndsLeavesOneRecordOfThoseThatEndAfterIt) {
+  for (uint64_t n = 1; n <= kMany; ++n) Prepare(n, n, {}, {n});
+  for (uint64_t n = 1; n <= kMany; ++n) Launch(n, n);
+  RunTurns();
+  for (uint64_t n = 2; n <= kMany; n += 2) Done(n);  // each second one
+  EXPECT_EQ(core.ended_records(), kMany / 2);
+  for (uint64_t n = 3; n < kMany; n += 2) Done(n);
+  RunTurns();
+  EXPECT_EQ(core.ended_records(), 1u);
+  for (const Report& report : TakeReports()) EXPECT_EQ(report.finished_through, 0u);
+  Done(1);
+  EXPECT_EQ(core.ended_records(), 0u);
+  EXPECT_EQ(core.TakeReport().finished_through, kMany);
+}
+
 TEST_F(ExecutorTurnsTest, ResetForgetsWhatWaits) {
   for (uint64_t n = 1; n <= kMany; ++n) Prepare(n, n, {}, {n});
   Launch(1, 1);
