@@ -29,6 +29,12 @@ class Machine;
 struct Gang;
 using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
+// What is given, beside the seed.
+struct WorldKind {
+  ArrivalRule gang_inputs = ArrivalRule::kReady;
+  bool small = false;  // few machines, sessions and operations: many seeds in little time
+};
+
 // What the seed determines about a world before it starts.
 struct Config {
   int islands = 1;
@@ -57,13 +63,13 @@ struct Config {
   uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
-  ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not random
+  ArrivalRule gang_inputs = ArrivalRule::kReady;  // of WorldKind
   ClusterOptions cluster;
 };
 
 class World {
  public:
-  World(uint64_t seed, bool verbose, ArrivalRule gang_inputs = ArrivalRule::kReady);
+  World(uint64_t seed, bool verbose, WorldKind kind);
   ~World();
 
   // The time, as what ships takes it.
@@ -173,7 +179,9 @@ class World {
  private:
   void Print(const std::string& line);
   void WakeLoop();
-  void Setup();
+  void Setup(bool small);
+  void SetupSize(bool small);
+  void SetupMachines(int most_executors);
   void SetupFaults();
   void SetupHostile();
   void MakeSessions();
