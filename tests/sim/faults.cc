@@ -80,7 +80,9 @@ void World::CutLinks(Machine& machine) {
     const int64_t told = kCauseWait + kTicks;
     MayBeLost(machine.session(), hub_first ? told : later + told);
   } else if (executor && hub_first && later + kBack > grace) {
-    MayBeLost(machine.session(), later > grace + kTicks ? grace + kTicks : -1);
+    MayBeLost(machine.session(), -1);
+    if (later > grace + kTicks)
+      excuses_[machine.session()].back_by = controller->Now() + grace + kTicks;
   }
   Cut(machine, hub_first, later, executor, !executor || random.Percent(30));
 }
@@ -143,6 +145,10 @@ void World::MayBeLost(uint64_t session, int64_t within) {
   if (fresh || it->second.must_by < 0) it->second.must_by = by;
 }
 
+void World::WentOn(uint64_t session) {
+  if (const auto it = excuses_.find(session); it != excuses_.end()) it->second.back_by = -1;
+}
+
 void World::Lost(const Machine& machine, uint64_t session, const absl::Status& cause) {
   if (!excuses_.contains(session))
     Broken("F1", "{} of incarnation {} is lost, though nothing happened to it: {}",
@@ -159,9 +165,11 @@ void World::Lost(const Machine& machine, uint64_t session, const absl::Status& c
 void World::CheckLosses() {
   for (const uint64_t session : registered_) {
     const auto excuse = excuses_.find(session);
-    if (excuse == excuses_.end() || excuse->second.must_by < 0) continue;
-    if (controller->Now() > excuse->second.must_by)
-      return Broken("F1", "incarnation {} is gone, and not lost since", session);
+    if (excuse == excuses_.end()) continue;
+    for (const int64_t by : {excuse->second.must_by, excuse->second.back_by}) {
+      if (by >= 0 && controller->Now() > by)
+        return Broken("F1", "incarnation {} is gone, and not lost since", session);
+    }
   }
 }
 

@@ -198,6 +198,7 @@ void Machine::Redial() {
 void Machine::OnResumed(const v1::Resumed& resumed) {
   world_.Trace("{} goes on, {} was taken", worker_, resumed.taken());
   world_.Count("link resumed");
+  world_.WentOn(session_);
   absl::StatusOr<std::vector<Frame>> again = registration_->Resumed(resumed);
   if (!again.ok()) return world_.Broken("link", "{}: {}", worker_, Describe(again.status()));
   for (Frame& frame : *again) SendFrame(std::move(frame));

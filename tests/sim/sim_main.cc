@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs worlds: fairway-sim --seeds=N [--first=S] [--seconds=S] [--seed=S [--verbose]] [--coverage]
 //   [--streams]: gangs are started behind those that compute their inputs, as on GPUs
+//   [--small]: worlds of a few operations
 //   and, where bugs are planted (fairway-sim-bugs): --bug=NAME, --all-bugs.
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,7 +36,7 @@ struct Flags {
   double seconds = 1e9;
   bool verbose = false;
   bool coverage = false;
-  ArrivalRule gang_inputs = ArrivalRule::kReady;
+  WorldKind kind;
   bool all_bugs = false;
   bool ok = true;
   std::string bug;
@@ -63,7 +64,9 @@ Flags Parse(int argc, char** argv) {
     } else if (const char* v = value("--bug=")) {
       flags.bug = v;
     } else if (arg == "--streams") {
-      flags.gang_inputs = ArrivalRule::kExternal;
+      flags.kind.gang_inputs = ArrivalRule::kExternal;
+    } else if (arg == "--small") {
+      flags.kind.small = true;
     } else if (arg == "--verbose") {
       flags.verbose = true;
     } else if (arg == "--coverage") {
@@ -93,7 +96,7 @@ Outcome RunSeeds(const Flags& flags, uint64_t* at = nullptr) {
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = flags.first; out.seeds < flags.seeds; ++seed) {
     if (at != nullptr) *at = seed;
-    World world(seed, flags.verbose, flags.gang_inputs);
+    World world(seed, flags.verbose, flags.kind);
     try {
       world.Run();
     } catch (const std::exception& thrown) {  // the core should throw nothing
@@ -214,19 +217,19 @@ int Main(int argc, char** argv) {
   }
 #endif
   const Outcome out = RunSeeds(flags);
+  const bool streams = flags.kind.gang_inputs == ArrivalRule::kExternal;
   if (out.failing_seed != 0) {
     std::puts(fmt::format("seed {} breaks {}: {}", out.failing_seed, out.rule, out.text).c_str());
-    std::puts(fmt::format("replay: {} --seed={}{}{} --verbose", flags.program, out.failing_seed,
+    std::puts(fmt::format("replay: {} --seed={}{}{}{} --verbose", flags.program, out.failing_seed,
                           flags.bug.empty() ? "" : " --bug=" + flags.bug,
-                          flags.gang_inputs == ArrivalRule::kExternal ? " --streams" : "")
+                          streams ? " --streams" : "", flags.kind.small ? " --small" : "")
                   .c_str());
     return 1;
   }
   std::puts(fmt::format("{} seeds, {:.1f} s, {:.0f} seeds/s, {} steps of the core, no rule broken",
                         out.seeds, out.seconds, out.seeds / out.seconds, out.coverage.steps())
                 .c_str());
-  if (flags.coverage)
-    return out.coverage.Print(flags.gang_inputs == ArrivalRule::kExternal) ? 0 : 1;
+  if (flags.coverage) return out.coverage.Print(streams) ? 0 : 1;
   return 0;
 }
 

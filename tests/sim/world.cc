@@ -22,10 +22,10 @@ constexpr uint64_t kMaxSteps = 200000;
 
 }  // namespace
 
-World::World(uint64_t seed, bool verbose, ArrivalRule gang_inputs)
+World::World(uint64_t seed, bool verbose, WorldKind kind)
     : random(seed), verdict(verbose), verbose_(verbose) {
-  config.gang_inputs = gang_inputs;
-  Setup();
+  config.gang_inputs = kind.gang_inputs;
+  Setup(kind.small);
 }
 World::~World() {
   // Gangs and their runs hold each other.
@@ -39,11 +39,16 @@ void World::Print(const std::string& line) {
   std::fputs(fmt::format("{:>11} {}\n", queue.now(), line).c_str(), stdout);
 }
 
-void World::Setup() {
+void World::SetupSize(bool small) {
   Random& r = random;
-  config.islands = static_cast<int>(r.Between(1, 4));
-  config.sessions = static_cast<int>(r.Between(1, 5));
-  config.operations = static_cast<int>(r.Between(10, 60));
+  config.islands = static_cast<int>(r.Between(1, small ? 2 : 4));
+  config.sessions = static_cast<int>(r.Between(1, small ? 2 : 5));
+  config.operations = static_cast<int>(small ? r.Between(2, 14) : r.Between(10, 60));
+}
+
+void World::Setup(bool small) {
+  Random& r = random;
+  SetupSize(small);
   config.memory = r.Percent(50) ? 0 : 64 * r.Between(8, 40);
   config.link_delay = r.Percent(30) ? 200 : r.Percent(50) ? 5000 : 100000;
   config.data_delay = r.Percent(30) ? 200 : r.Percent(50) ? 5000 : 200000;
@@ -68,7 +73,7 @@ void World::Setup() {
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
   if (r.Percent(60)) config.executor_units = static_cast<uint64_t>(r.Between(1, 40));
-  if (r.Percent(5)) SetupHostile();
+  if (!small && r.Percent(5)) SetupHostile();
   if (r.Percent(50)) {
     config.cluster.fetching_bytes = r.Between(1, 256);
     config.cluster.fetched_memory = r.Between(64, 1024);
@@ -85,8 +90,19 @@ void World::Setup() {
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);
+  SetupMachines(small ? 2 : 3);
+  StartController();
+  for (auto& machine : machines)
+    queue.After(r.Between(0, 1000), [&m = *machine] { m.host().Start(); });
+  MakeSessions();
+  ScheduleFaults();
+  queue.After(kTick, [this] { ToController([this] { Tick(); }); });
+}
+
+void World::SetupMachines(int most_executors) {
+  Random& r = random;
   for (int i = 0; i < config.islands; ++i) {
-    const int executors = static_cast<int>(r.Between(1, 3));
+    const int executors = static_cast<int>(r.Between(1, most_executors));
     for (int e = 0; e < executors; ++e) {
       const std::string island = fmt::format("i{}", i);
       const bool reserved = island == config.reserved;
@@ -97,12 +113,6 @@ void World::Setup() {
                                                    reserved ? 0 : config.memory));
     }
   }
-  StartController();
-  for (auto& machine : machines)
-    queue.After(r.Between(0, 1000), [&m = *machine] { m.host().Start(); });
-  MakeSessions();
-  ScheduleFaults();
-  queue.After(kTick, [this] { ToController([this] { Tick(); }); });
 }
 
 void World::SetupHostile() {

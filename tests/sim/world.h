@@ -29,6 +29,12 @@ class Machine;
 struct Gang;
 using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
+// What is given, beside the seed.
+struct WorldKind {
+  ArrivalRule gang_inputs = ArrivalRule::kReady;
+  bool small = false;  // few machines, sessions and operations: many seeds in little time
+};
+
 // What the seed determines about a world before it starts.
 struct Config {
   int islands = 1;
@@ -57,13 +63,13 @@ struct Config {
   uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
-  ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not random
+  ArrivalRule gang_inputs = ArrivalRule::kReady;  // of WorldKind
   ClusterOptions cluster;
 };
 
 class World {
  public:
-  World(uint64_t seed, bool verbose, ArrivalRule gang_inputs = ArrivalRule::kReady);
+  World(uint64_t seed, bool verbose, WorldKind kind);
   ~World();
 
   // The time, as what ships takes it.
@@ -115,6 +121,7 @@ class World {
   // This registration may be declared lost from now on. It must be, `within` this much of the
   // controller's time; negative: it need not be.
   void MayBeLost(uint64_t session, int64_t within);
+  void WentOn(uint64_t session);  // over a new connection
   // The supervisor gives this cause for the end of this registration.
   void Accounted(uint64_t session, std::string cause) { accounts_[session] = std::move(cause); }
   void Registered(uint64_t session) { registered_.insert(session); }
@@ -173,7 +180,9 @@ class World {
  private:
   void Print(const std::string& line);
   void WakeLoop();
-  void Setup();
+  void Setup(bool small);
+  void SetupSize(bool small);
+  void SetupMachines(int most_executors);
   void SetupFaults();
   void SetupHostile();
   void MakeSessions();
@@ -210,7 +219,11 @@ class World {
   int64_t free_at_ = 0;            // it is busy or stopped until then
   std::set<uint64_t> registered_;  // at the controller that runs now
   struct Excuse {
-    int64_t must_by = 0;  // in the controller's time; negative: it need not be lost
+    // Times of the controller's; negative: none.
+    int64_t must_by = -1;  // it is lost by then
+    // It is lost by then, unless its connection has gone on: a controller that was stopped may hear
+    // of the cut and of the new connection together.
+    int64_t back_by = -1;
   };
   std::map<uint64_t, std::string> accounts_;
   std::map<uint64_t, Excuse> excuses_;  // registrations that may be lost
