@@ -10,29 +10,18 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <CLI/CLI.hpp>
+
+#include "base/nearest.h"
+#include "base/settings_file.h"
 
 namespace fairway {
 namespace {
 
 // Represents the empty value of "--name=", for which CLI11 would take the next word.
 constexpr std::string_view kEmptyValue("\x01", 1);
-
-// Levenshtein distance.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
 
 std::string VariableName(std::string_view flag) {
   std::string out = "FAIRWAY_";
@@ -122,6 +111,7 @@ struct Config::State {
     CLI::Option* option = nullptr;
     CLI::Option* short_option = nullptr;
     Source source = Source::kDefault;
+    std::string where;  // kFile: FILE:LINE
   };
 
   State(std::string program_name, std::string description)
@@ -168,21 +158,11 @@ struct Config::State {
   std::string UnknownFlag(const std::string& argument) const {
     const std::string flag = argument.substr(0, argument.find('='));
     const std::string bare = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-    std::string nearest;
-    size_t best = std::max<size_t>(2, bare.size() / 3) + 1;
-    const auto consider = [&](const std::string& name) {
-      // A flag cut short is more likely than a few wrong letters.
-      size_t distance = EditDistance(bare, name);
-      if (bare.size() >= 3 && name.starts_with(bare)) distance = std::min<size_t>(distance, 1);
-      if (distance < best) {
-        best = distance;
-        nearest = name;
-      }
-    };
+    std::vector<std::string> known = {"help", "version", "print-config"};
     for (const auto& entry : entries) {
-      if (!entry->positional) consider(entry->name);
+      if (!entry->positional) known.push_back(entry->name);
     }
-    for (const char* name : {"help", "version", "print-config"}) consider(name);
+    const std::string nearest = Nearest(bare, known);
     const std::string hint =
         nearest.empty() ? std::string() : fmt::format("; did you mean --{}?", nearest);
     return fmt::format("{}: unknown flag {}{} (--help lists all flags)\n", program, flag, hint);
@@ -197,7 +177,47 @@ struct Config::State {
     return absl::OkStatus();
   }
 
+  // Reads the settings that the file has for this program.
+  absl::Status TakeFile(const Environment& environment) {
+    if (table.empty()) return absl::OkStatus();
+    const CLI::Option* const flag = Find("config").option;
+    std::string path;
+    if (flag->count() > 0) {
+      path = flag->reduced_results().front();
+      if (path == kEmptyValue) path.clear();
+    } else {
+      path = environment(Find("config").variable).value_or("");
+    }
+    if (path.empty()) return absl::OkStatus();
+    FAIRWAY_ASSIGN_OR_RETURN(const SettingsTables tables, ReadSettings(path));
+    const auto found = tables.find(table);
+    if (found == tables.end()) return absl::OkStatus();
+    for (const FileSetting& setting : found->second) {
+      const std::string where = fmt::format("{}:{}", path, setting.line);
+      FAIRWAY_RETURN_IF_ERROR(Annotate(TakeSetting(setting, where), where));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeSetting(const FileSetting& setting, const std::string& where) {
+    for (const auto& entry : entries) {
+      if (entry->positional || entry->name != setting.name || setting.name == "config") continue;
+      if (setting.array && !entry->list)
+        return InvalidArgument("{} takes one value, no array", setting.name);
+      entry->where = where;
+      return Annotate(Take(*entry, setting.values, Source::kFile), setting.name);
+    }
+    std::vector<std::string> known;
+    for (const auto& entry : entries) {
+      if (!entry->positional && entry->name != "config") known.push_back(entry->name);
+    }
+    const std::string nearest = Nearest(setting.name, known);
+    return InvalidArgument("unknown setting '{}' in [{}]{}", setting.name, table,
+                           nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+  }
+
   absl::Status TakeAll(const Environment& environment) {
+    FAIRWAY_RETURN_IF_ERROR(TakeFile(environment));
     for (const auto& entry : entries) {
       for (const CLI::Option* option : {entry->short_option, entry->option}) {
         if (option == nullptr || option->count() == 0) continue;
@@ -224,6 +244,7 @@ struct Config::State {
       std::string from = "default";
       if (entry->source == Source::kFlag) from = "flag";
       if (entry->source == Source::kEnvironment) from = "environment " + entry->variable;
+      if (entry->source == Source::kFile) from = "file " + entry->where;
       out += fmt::format("--{}={}  ({})\n", entry->name, entry->show(), from);
     }
     return out;
@@ -234,6 +255,9 @@ struct Config::State {
   bool help = false;
   bool version = false;
   bool print = false;
+  std::string table;  // of the settings file; empty: the program reads none
+  std::string file;   // --config
+  std::function<absl::Status()> check;
   std::vector<std::unique_ptr<Entry>> entries;
 };
 
@@ -332,6 +356,13 @@ void Config::Variable(std::string_view name, std::string_view variable) {
       fmt::format("{} (environment: {})", entry.option->get_description(), variable));
 }
 
+void Config::File(std::string_view table) {
+  state_->table = std::string(table);
+  Flag("config", &state_->file, fmt::format("Settings file; this program reads its [{}]", table));
+}
+
+void Config::Check(std::function<absl::Status()> check) { state_->check = std::move(check); }
+
 void Config::Positional(std::string_view name, std::string* value, std::string_view help) {
   auto& entry = state_->Add(
       name, help, "TEXT",
@@ -373,20 +404,24 @@ Config::Outcome Config::Parse(const std::vector<std::string>& args,
   for (const std::string& extra : state.app.remaining()) {
     return usage(fmt::format("{}: unexpected argument '{}'\n", state.program, extra));
   }
-  if (absl::Status status = state.TakeAll(environment); !status.ok()) {
+  absl::Status status = state.TakeAll(environment);
+  if (status.ok() && state.check) status = state.check();
+  if (!status.ok()) {
     return usage(fmt::format("{}: {}\n", state.program, Text(status)));
   }
   if (state.print) return {.exit_code = 0, .output = state.PrintedConfig(), .error = {}};
   return {};
 }
 
+std::optional<std::string> Config::ProcessEnvironment(const std::string& name) {
+  const char* text = std::getenv(name.c_str());
+  if (text == nullptr) return std::nullopt;
+  return text;
+}
+
 std::optional<int> Config::Parse(int argc, const char* const* argv) {
-  const Outcome outcome = Parse(std::vector<std::string>(argv + 1, argv + argc),
-                                [](const std::string& name) -> std::optional<std::string> {
-                                  const char* text = std::getenv(name.c_str());
-                                  if (text == nullptr) return std::nullopt;
-                                  return text;
-                                });
+  const Outcome outcome =
+      Parse(std::vector<std::string>(argv + 1, argv + argc), ProcessEnvironment);
   std::fputs(outcome.output.c_str(), stdout);
   std::fputs(outcome.error.c_str(), stderr);
   std::fflush(stdout);
@@ -394,5 +429,39 @@ std::optional<int> Config::Parse(int argc, const char* const* argv) {
 }
 
 Config::Source Config::source(std::string_view name) const { return state_->Find(name).source; }
+
+std::map<std::string, std::string> Config::Values() const {
+  std::map<std::string, std::string> out;
+  for (const auto& entry : state_->entries) {
+    if (!entry->positional) out[entry->name] = entry->show();
+  }
+  return out;
+}
+
+bool TakeReload(const Config::Outcome& outcome, std::map<std::string, std::string>& present,
+                const std::map<std::string, std::string>& fresh,
+                const std::set<std::string>& reloadable) {
+  if (outcome.exit_code) {
+    const std::string_view why = outcome.error;
+    spdlog::error("the settings stay as they are: {}", why.substr(0, why.find('\n')));
+    return false;
+  }
+  std::vector<std::string> applied;
+  std::vector<std::string> later;
+  for (auto& [name, value] : present) {
+    const std::string& next = fresh.at(name);
+    if (value == next) continue;
+    const bool now = reloadable.contains(name);
+    (now ? applied : later).push_back(fmt::format("{} from '{}' to '{}'", name, value, next));
+    if (now) value = next;
+  }
+  spdlog::info("settings read again; changed: {}",
+               applied.empty() ? "none" : fmt::format("{}", fmt::join(applied, ", ")));
+  if (!later.empty()) {
+    spdlog::warn("these settings change only when the process is started anew: {}",
+                 fmt::join(later, ", "));
+  }
+  return true;
+}
 
 }  // namespace fairway

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of one program: flags, then environment, then defaults.
+// The settings of one program: flags, then environment, then a settings file, then defaults.
 //
 //   int port = 29000;
 //   Config config("fairway-controller", "Drives the islands.");
 //   config.Flag("port", &port, "where clients connect");
 //   if (auto code = config.Parse(argc, argv)) return *code;
 //
-// --port=1 overrides FAIRWAY_PORT=1, which overrides the value that the variable had. --help,
-// --version and --print-config (each value and where it came from) are built in.
+// --port=1 overrides FAIRWAY_PORT=1, which overrides port = 1 in the file that --config names
+// (File), which overrides the value that the variable had. --help, --version and --print-config
+// (each value and where it came from) are built in.
 #ifndef FAIRWAY_BASE_CONFIG_H_
 #define FAIRWAY_BASE_CONFIG_H_
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +41,7 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text);
 // Not thread-safe; used once, at the start of main.
 class Config {
  public:
-  enum class Source : uint8_t { kDefault, kEnvironment, kFlag };
+  enum class Source : uint8_t { kDefault, kFile, kEnvironment, kFlag };
 
   // `program` as the user typed it, for example "fairway up": it begins every message.
   Config(std::string program, std::string description);
@@ -64,6 +67,11 @@ class Config {
   void ShortName(std::string_view name, char letter);
   // Replaces the environment variable FAIRWAY_NAME by another one. The flag must be declared.
   void Variable(std::string_view name, std::string_view variable);
+  // Declares --config, the path of a settings file (base/settings_file.h), of which this program
+  // reads [table]. All other flags must be declared before Parse, as always.
+  void File(std::string_view table);
+  // What Parse calls when all settings are read; its error is printed like that of a wrong value.
+  void Check(std::function<absl::Status()> check);
   // Declares an optional word without a dash; words come in the order of declaration.
   void Positional(std::string_view name, std::string* value, std::string_view help);
 
@@ -80,13 +88,26 @@ class Config {
   using Environment = std::function<std::optional<std::string>(const std::string& name)>;
   Outcome Parse(const std::vector<std::string>& args, const Environment& environment);
 
+  // The environment of this process.
+  static std::optional<std::string> ProcessEnvironment(const std::string& name);
+
   // After Parse. `name` must be declared.
   Source source(std::string_view name) const;
+  // After Parse: each flag and its value as text, to compare two readings of the settings.
+  std::map<std::string, std::string> Values() const;
 
  private:
   struct State;
   const std::unique_ptr<State> state_;
 };
+
+// Says in the log what a program that has read its settings again makes of them. `present` and
+// `fresh`: Config::Values. `reloadable`: names of the settings that the caller applies if this
+// returns true; their values in `present` are brought up to date. The others are named, and stay.
+// False: `outcome` has an error, and nothing is to be applied.
+bool TakeReload(const Config::Outcome& outcome, std::map<std::string, std::string>& present,
+                const std::map<std::string, std::string>& fresh,
+                const std::set<std::string>& reloadable);
 
 }  // namespace fairway
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/config.h"
 
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -49,6 +50,11 @@ Parsed Parse(std::vector<std::string> args, std::map<std::string, std::string> e
   config.ShortName("output", 'o');
   config.Variable("share", "FAIRWAY_PART");
   config.Positional("WORKER", &s.worker, "A worker");
+  config.File("worker");
+  config.Check([&]() -> absl::Status {
+    if (s.port > 65535) return InvalidArgument("--port: {} is too large", s.port);
+    return absl::OkStatus();
+  });
   out.outcome = config.Parse(args, [&](const std::string& name) -> std::optional<std::string> {
     const auto it = environment.find(name);
     if (it == environment.end()) return std::nullopt;
@@ -154,6 +160,73 @@ TEST(ConfigTest, PrintConfigTellsWhereEachValueCameFrom) {
                                     HasSubstr("--bind=::1  (flag)\n"),
                                     HasSubstr("--executor-deadline=10s  (default)\n"),
                                     HasSubstr("--detach=false  (default)\n")));
+}
+
+// Writes a settings file and returns its path.
+std::string FileOf(const std::string& text) {
+  const std::string path = testing::TempDir() + "/config_test.toml";
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(ConfigTest, TheFileIsBelowTheEnvironmentAndAboveTheDefault) {
+  const std::string file = FileOf(
+      "[controller]\nport = 9\n[worker]\nport = 7\nexecutor-deadline = '2m'\ndetach = true\n"
+      "plugin-option = ['a=1', 'b=2']\n");
+  const Parsed parsed = Parse({"--config", file});
+  EXPECT_EQ(parsed.settings.port, 7);
+  EXPECT_EQ(parsed.port_source, Config::Source::kFile);
+  EXPECT_EQ(parsed.settings.deadline, milliseconds(120000));
+  EXPECT_TRUE(parsed.settings.detach);
+  EXPECT_THAT(parsed.settings.options, ElementsAre("a=1", "b=2"));
+  EXPECT_EQ(parsed.settings.bind, "127.0.0.1");
+  EXPECT_EQ(Parse({}, {{"FAIRWAY_CONFIG", file}}).settings.port, 7);
+  EXPECT_EQ(Parse({"--config", file}, {{"FAIRWAY_PORT", "8"}}).settings.port, 8);
+  EXPECT_EQ(Parse({"--config", file, "--port=6"}, {{"FAIRWAY_PORT", "8"}}).settings.port, 6);
+  EXPECT_THAT(Parse({"--config", file, "--plugin-option=c=3"}).settings.options,
+              ElementsAre("c=3"));
+  EXPECT_EQ(Parse({"--config="}, {{"FAIRWAY_CONFIG", file}}).settings.port, 29000);
+  EXPECT_THAT(Parse({"--config", file, "--print-config"}).outcome.output,
+              AllOf(HasSubstr("--port=7  (file " + file + ":4)\n"),
+                    HasSubstr("--bind=127.0.0.1  (default)\n")));
+}
+
+TEST(ConfigTest, FaultsOfTheFileNameItsLine) {
+  const auto error = [](const std::string& text) {
+    const std::string file = FileOf(text);
+    const auto outcome = Parse({"--config", file, "--port=1"}).outcome;
+    EXPECT_EQ(outcome.exit_code, 2);
+    const std::string begin = "fairway test: " + file + ":";
+    EXPECT_THAT(outcome.error, testing::StartsWith(begin));
+    return outcome.error.substr(begin.size());
+  };
+  EXPECT_EQ(error("[worker]\nprot = 1\n"),
+            "2: unknown setting 'prot' in [worker]; did you mean port?\n");
+  EXPECT_EQ(error("[worker]\nconfig = 'x'\n"), "2: unknown setting 'config' in [worker]\n");
+  EXPECT_EQ(error("[worker]\nWORKER = 'x'\n"), "2: unknown setting 'WORKER' in [worker]\n");
+  // A flag overrides the value, and it is wrong all the same.
+  EXPECT_EQ(error("[worker]\n\nport = 'abc'\n"), "3: port: 'abc' is not a whole number\n");
+  EXPECT_EQ(error("[worker]\nport = [1, 2]\n"), "2: port takes one value, no array\n");
+  EXPECT_THAT(error("[worker\n"), testing::StartsWith("1: "));
+}
+
+TEST(ConfigTest, TheCheckRunsBeforeAnythingIsPrinted) {
+  const auto outcome = Parse({"--port=99999", "--print-config"}).outcome;
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.error, "fairway test: --port: 99999 is too large\n");
+  EXPECT_EQ(outcome.output, "");
+}
+
+TEST(ConfigTest, AReloadAppliesWhatCanChange) {
+  std::map<std::string, std::string> present = {{"level", "info"}, {"port", "1"}, {"same", "x"}};
+  const std::map<std::string, std::string> fresh = {
+      {"level", "debug"}, {"port", "2"}, {"same", "x"}};
+  EXPECT_FALSE(
+      TakeReload({.exit_code = 2, .output = {}, .error = "wrong\n"}, present, fresh, {"level"}));
+  EXPECT_EQ(present["level"], "info");
+  EXPECT_TRUE(TakeReload({}, present, fresh, {"level"}));
+  EXPECT_EQ(present["level"], "debug");
+  EXPECT_EQ(present["port"], "1");
 }
 
 TEST(ConfigTest, HelpAndVersion) {

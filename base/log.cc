@@ -14,6 +14,9 @@
 namespace fairway {
 namespace {
 
+// Their first letters differ (LogLevelOf).
+constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error"};
+
 void AppendJsonString(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
@@ -75,12 +78,19 @@ std::string JsonLogLine(const LogIdentity& identity, std::string_view level, std
 }
 
 absl::Status CheckLogLevel(std::string_view level) {
-  for (const std::string_view known : {"trace", "debug", "info", "warn", "error"}) {
+  for (const std::string_view known : kLevels) {
     if (level == known) return absl::OkStatus();
   }
   return InvalidArgument(
       "--log-level (or FAIRWAY_LOG_LEVEL): '{}' is none of trace, debug, info, warn and error",
       level);
+}
+
+std::string_view LogLevelOf(char letter) {
+  for (const std::string_view known : kLevels) {
+    if (letter == known.front()) return known;
+  }
+  return "";
 }
 
 void InitLogging(const LogIdentity& identity, std::string_view level) {
@@ -97,9 +107,13 @@ void InitLogging(const LogIdentity& identity, std::string_view level) {
                                               std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_formatter(std::make_unique<JsonFormatter>(identity));
   }
-  logger->set_level(spdlog::level::from_str(std::string(level)));
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
+  SetLogLevel(level);
+}
+
+void SetLogLevel(std::string_view level) {
+  spdlog::default_logger()->set_level(spdlog::level::from_str(std::string(level)));
 }
 
 }  // namespace fairway

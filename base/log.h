@@ -27,6 +27,12 @@ absl::Status CheckLogLevel(std::string_view level);
 // it once, before threads start.
 void InitLogging(const LogIdentity& identity, std::string_view level);
 
+// Returns the level that begins with `letter`; empty: none does.
+std::string_view LogLevelOf(char letter);
+
+// Changes the level of the process's logger. `level` has passed CheckLogLevel. Any thread.
+void SetLogLevel(std::string_view level);
+
 // The JSON form of one log line, for tests and for readers of piped logs.
 std::string JsonLogLine(const LogIdentity& identity, std::string_view level, std::string_view text,
                         int64_t unix_micros);

@@ -9,10 +9,15 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <spdlog/spdlog.h>
 
@@ -73,9 +78,14 @@ struct Flags {
   int notify_fd = -1;
 };
 
-std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
-  Config config("fairway-controller",
-                "Drives the devices of all islands on behalf of all clients.");
+constexpr char kProgram[] = "fairway-controller";
+constexpr char kDescription[] = "Drives the devices of all islands on behalf of all clients.";
+// What Controller::Reload applies; the other settings are for the life of the process.
+const std::set<std::string> kReloaded = {"forget-after", "http-name", "island-timeout",
+                                         "log-level"};
+
+void DeclareFlags(Config& config, Flags* flags) {
+  config.File("controller");
   config.Flag("bind", &flags->bind,
               "IP address to listen on; there is no authentication, so mind who can reach it");
   config.Flag("port", &flags->port,
@@ -121,40 +131,46 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Flag("notify-fd", &flags->notify_fd,
               "Write end of a pipe that gets one line of JSON per event");
-  if (auto code = config.Parse(argc, argv)) return code;
-  for (const auto& [name, port] : {std::pair("port", flags->port),
-                                   {"http-port", flags->http_port},
-                                   {"link-port", flags->link_port},
-                                   {"data-port", flags->data_port}}) {
-    if (port < 0 || port > 65535) {
-      fmt::print(stderr, "fairway-controller: --{}: {} is not 0 to 65535\n", name, port);
-      return kExitUsage;
-    }
+}
+
+absl::Status CheckFlags(const Flags& flags) {
+  for (const auto& [name, port] : {std::pair("port", flags.port),
+                                   {"http-port", flags.http_port},
+                                   {"link-port", flags.link_port},
+                                   {"data-port", flags.data_port}}) {
+    if (port < 0 || port > 65535) return InvalidArgument("--{}: {} is not 0 to 65535", name, port);
   }
-  if (const absl::Status status = CheckLogLevel(flags->log_level); !status.ok()) {
-    fmt::print(stderr, "fairway-controller: {}\n", Text(status));
-    return kExitUsage;
+  FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
+  if (flags.executor_deadline < std::chrono::milliseconds(100))
+    return InvalidArgument("--executor-deadline must be at least 100ms");
+  if (flags.launches_ahead < 1 || flags.launches_ahead > kMostLaunchesAhead) {
+    return InvalidArgument("--launches-ahead is {}, not 1 to {}", flags.launches_ahead,
+                           kMostLaunchesAhead);
   }
-  if (flags->executor_deadline < std::chrono::milliseconds(100)) {
-    fmt::print(stderr, "fairway-controller: --executor-deadline must be at least 100ms\n");
-    return kExitUsage;
-  }
-  if (flags->launches_ahead < 1 || flags->launches_ahead > kMostLaunchesAhead) {
-    fmt::print(stderr, "fairway-controller: --launches-ahead is {}, not 1 to {}\n",
-               flags->launches_ahead, kMostLaunchesAhead);
-    return kExitUsage;
-  }
-  if (flags->life_fd >= 0 && ::fcntl(flags->life_fd, F_GETFD) < 0) {
-    fmt::print(stderr, "fairway-controller: --life-fd is {}, not an open descriptor\n",
-               flags->life_fd);
-    return kExitUsage;
-  }
-  return std::nullopt;
+  return absl::OkStatus();
+}
+
+// The settings as they are, and how they are read again.
+struct Settings {
+  Flags flags;
+  std::vector<std::string> args;
+  std::map<std::string, std::string> values;  // Config::Values
+};
+
+// Reads the settings that `settings->args`, the environment and the file have.
+Config::Outcome Read(Settings* settings) {
+  Config config(kProgram, kDescription);
+  DeclareFlags(config, &settings->flags);
+  config.Check([settings] { return CheckFlags(settings->flags); });
+  Config::Outcome outcome = config.Parse(settings->args, Config::ProcessEnvironment);
+  settings->values = config.Values();
+  return outcome;
 }
 
 class Controller {
  public:
-  explicit Controller(Flags flags) : flags_(std::move(flags)), disk_("fairway-disk", 1) {}
+  explicit Controller(Settings settings)
+      : settings_(std::move(settings)), disk_("fairway-disk", 1) {}
   ~Controller() {
     if (ender_.joinable()) ender_.join();
   }
@@ -171,11 +187,15 @@ class Controller {
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
   void OnIslands(size_t up);
+  void OnSignal(int number);
+  // Reads the settings file again, and applies what of it can change while the process runs.
+  void Reload();
   void Notify(const std::string& line);
   // Ends the process in order; the loop stops once all clients are gone.
   void End(std::string_view why, int exit_code);
 
-  const Flags flags_;
+  Settings settings_;
+  const Flags& flags_ = settings_.flags;
   // The members below use the loop and the pool.
   EventLoop loop_;
   BlockingPool disk_;
@@ -186,7 +206,6 @@ class Controller {
   std::unique_ptr<IfrtGrpcService> ifrt_;
   std::unique_ptr<NativeDoor> native_door_;
   std::unique_ptr<NativeGrpcService> native_;
-  std::vector<std::string> http_names_;  // of this host
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<ProcessWatch> watch_;
@@ -270,8 +289,6 @@ absl::Status Controller::Start() {
                     std::make_shared<MemoryBudget>(kMappedFiles)};
   FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory)));
 
-  http_names_ = flags_.http_names;
-  http_names_.push_back(HostName());
   auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
                                  [this](const HttpRequest& request) { return OnHttp(request); });
   if (!http.ok()) return Annotate(http.status(), fmt::format("--http-port={}", flags_.http_port));
@@ -292,13 +309,14 @@ absl::Status Controller::Start() {
   grpc_->SetServing(false);
 
   shell_->set_on_islands([this](size_t up) { OnIslands(up); });
+  std::vector<int> signals = {SIGTERM, SIGINT};
+  // Without a file there is nothing to read again, and the end of a terminal ends what runs in it.
+  if (!settings_.values.at("config").empty()) signals.push_back(SIGHUP);
   watch_ = ProcessWatch::Start(
-      loop_, flags_.life_fd,
-      [this](int number) {
-        if (ending_) std::_Exit(kExitFailed);  // a second signal ends it at once
-        End(number == SIGTERM ? "SIGTERM" : "SIGINT", 0);
-      },
-      [this] { End("the process that started this one went away", kExitOrphaned); });
+      loop_, signals, flags_.life_fd,
+      {.on_signal = [this](int number) { OnSignal(number); },
+       .on_orphaned =
+           [this] { End("the process that started this one went away", kExitOrphaned); }});
 
   const bool loopback = flags_.bind.starts_with("127.") || flags_.bind == "::1";
   spdlog::info("listening on {} ({}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
@@ -320,7 +338,9 @@ HttpAnswer Controller::OnHttp(const HttpRequest& request) {
     if (up == 0) return {.status = 503, .body = "no island is up\n"};
     return {.body = fmt::format("{} islands up\n", up)};
   }
-  if (const std::string refusal = RefusedPage(request, http_names_); !refusal.empty())
+  std::vector<std::string> names = flags_.http_names;
+  names.push_back(HostName());
+  if (const std::string refusal = RefusedPage(request, names); !refusal.empty())
     return {.status = 403, .body = refusal + "\n"};
   if (path == "/metrics")
     return {.content_type = kMetricsContentType, .body = MetricsText(shell_->Snapshot())};
@@ -335,6 +355,24 @@ void Controller::OnIslands(size_t up) {
   spdlog::info("islands up: {}", up);
   if (!ending_) grpc_->SetServing(up > 0);
   Notify(fmt::format(R"({{"event":"islands","up":{}}})", up));
+}
+
+void Controller::OnSignal(int number) {
+  if (number == SIGHUP) return Reload();
+  if (ending_) std::_Exit(kExitFailed);  // a second signal ends it at once
+  End(number == SIGTERM ? "SIGTERM" : "SIGINT", 0);
+}
+
+void Controller::Reload() {
+  Settings fresh{.flags = {}, .args = settings_.args, .values = {}};
+  if (!TakeReload(Read(&fresh), settings_.values, fresh.values, kReloaded)) return;
+  Flags& flags = settings_.flags;
+  flags.forget_after = fresh.flags.forget_after;
+  flags.http_names = std::move(fresh.flags.http_names);
+  flags.island_timeout = fresh.flags.island_timeout;
+  flags.log_level = std::move(fresh.flags.log_level);
+  shell_->set_timeouts(flags.island_timeout, flags.forget_after);
+  SetLogLevel(flags.log_level);
 }
 
 void Controller::Notify(const std::string& line) {
@@ -360,8 +398,16 @@ void Controller::End(std::string_view why, int exit_code) {
 }
 
 int Main(int argc, char** argv) {
-  Flags flags;
-  if (const auto code = ParseFlags(argc, argv, &flags)) return *code;
+  Settings settings{.flags = {}, .args = {argv + 1, argv + argc}, .values = {}};
+  const Config::Outcome outcome = Read(&settings);
+  std::fputs(outcome.output.c_str(), stdout);
+  std::fputs(outcome.error.c_str(), stderr);
+  if (outcome.exit_code) return *outcome.exit_code;
+  const Flags& flags = settings.flags;
+  if (flags.life_fd >= 0 && ::fcntl(flags.life_fd, F_GETFD) < 0) {
+    fmt::print(stderr, "{}: --life-fd is {}, not an open descriptor\n", kProgram, flags.life_fd);
+    return kExitUsage;
+  }
   InitLogging({.component = "controller", .island = {}, .worker = {}}, flags.log_level);
   std::signal(SIGPIPE, SIG_IGN);
   RaiseOpenFilesLimit();
@@ -369,7 +415,7 @@ int Main(int argc, char** argv) {
     if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   if (flags.notify_fd >= 0) ::fcntl(flags.notify_fd, F_SETFL, O_NONBLOCK);
-  Controller controller(std::move(flags));
+  Controller controller(std::move(settings));
   if (absl::Status status = controller.Start(); !status.ok()) {
     spdlog::error("cannot start: {}", Text(status));
     return absl::IsAlreadyExists(status) ? kExitPortInUse : kExitFailed;

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 # Headers and static libraries whose code is inside of our programs.
-COMPILED_IN = ("libboost1.74-dev", "libcli11-dev", "nlohmann-json3-dev", "prometheus-cpp-dev",
+COMPILED_IN = ("libboost1.74-dev", "libcli11-dev", "libtomlplusplus-dev", "nlohmann-json3-dev", "prometheus-cpp-dev",
                "libgrpc++-dev", "libprotobuf-dev", "libabsl-dev", "libspdlog-dev", "libfmt-dev")
 COMMON = pathlib.Path("/usr/share/common-licenses")
 HEAD = """\

@@ -8,11 +8,14 @@
 #include <climits>
 #include <condition_variable>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -38,139 +41,13 @@
 #include "worker/gpus.h"
 #include "worker/life.h"
 #include "worker/process/exit_codes.h"
+#include "worker/settings.h"
 #include "worker/supervisor/supervisor.h"
 
 extern char** environ;
 
 namespace fairway {
 namespace {
-
-struct Flags {
-  std::string role = "supervisor";
-  std::string controller = "127.0.0.1:29002";
-  std::string name;
-  std::string island = "island0";
-  int island_workers = 1;
-  int devices = 1;
-  int64_t device_memory = 0;
-  std::string runtime = "pjrt";
-  std::string plugin;
-  std::string plugin_kind = "cpu";
-  std::vector<std::string> plugin_options;
-  std::vector<std::string> preload;
-  std::string gpus;
-  double gpu_fraction = 0;
-  std::string target_config;
-  std::string write_target_config;
-  bool allow_raw_kernels = false;
-  bool tune_on_gpu = false;
-  std::string data_bind = "127.0.0.1:0";
-  std::string advertise_host;
-  std::string log_level = "info";
-  std::chrono::milliseconds start_limit{120000};
-  std::chrono::milliseconds drain_limit{10000};
-  int max_mappings = 0;
-  std::chrono::milliseconds compile_limit{600000};
-  std::chrono::milliseconds compile_cpu_limit{600000};
-  int64_t compile_memory_limit = DefaultCompileMemory();
-  int compile_processes = 4;
-  int compile_warm = 2;
-  int compile_programs = 16;
-  int life_fd = -1;
-};
-
-void AddCompileFlags(Config& config, Flags& flags) {
-  config.Flag("compile-limit", &flags.compile_limit,
-              "Longest time from a request to compile to its answer");
-  config.Flag("compile-cpu-limit", &flags.compile_cpu_limit,
-              "Most CPU time, over all threads, for compiling one program; 0s: no limit");
-  config.BytesFlag("compile-memory-limit", &flags.compile_memory_limit,
-                   "Most memory for compiling one program, e.g. 8GiB; 0: no limit. Default: a "
-                   "quarter of the host's, at least 2GiB");
-  config.Flag("compile-processes", &flags.compile_processes,
-              "Programs compiled at one time, each in a process of its own");
-  config.Flag("compile-warm", &flags.compile_warm,
-              "Compile processes kept ready for the next program");
-  config.Flag("compile-programs", &flags.compile_programs,
-              "Programs after which a compile process is replaced. A failed program replaces it at "
-              "once. 1: no two programs ever share a process");
-}
-
-std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
-  Config config("fairway-worker",
-                "Runs one executor: its devices, buffers and transfers, for a Fairway controller.");
-  config.Flag("role", &flags.role,
-              "Which process this is: supervisor, executor or compiler. Users start supervisors");
-  config.Flag("controller", &flags.controller, "host:port of the controller's link port");
-  // Not FAIRWAY_CONTROLLER: that is the port of clients.
-  config.Variable("controller", "FAIRWAY_CONTROLLER_LINK");
-  config.Flag("name", &flags.name,
-              "Name of this worker, unique in the cluster; default: <host>-<island>");
-  config.Flag("island", &flags.island, "Name of the island that its devices belong to");
-  config.Flag("island-workers", &flags.island_workers,
-              "Workers that own the island together; the same number at all of them");
-  config.Flag("devices", &flags.devices, "Devices to expose");
-  config.BytesFlag(
-      "device-memory", &flags.device_memory,
-      "Memory per device, e.g. 2GiB; 0: on CPUs all of the host's for each device, else no "
-      "limit");
-  config.Flag(
-      "runtime", &flags.runtime,
-      "The runtime of the devices: pjrt (a plugin), host (native kernels in this host's memory), "
-      "sim (native programs take their declared time and compute nothing), or fake (for tests; it "
-      "has no compiler)");
-  config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
-  config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
-  config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
-  config.Flag("plugin-option", &flags.plugin_options,
-              "NAME=VALUE: an option for creating the plugin's client (kind cuda: preallocate, "
-              "allocator, ...); may be given several times");
-  config.Flag("gpus", &flags.gpus,
-              "Kind cuda: the GPUs that this worker has, by index or UUID with commas between. "
-              "Default: the first --devices of the host");
-  config.Flag(
-      "gpu-fraction", &flags.gpu_fraction,
-      "Kind cuda: the share of its GPUs' memory that this worker takes, above 0 and at most "
-      "0.9; needed if workers share a GPU. 0: as much as the plugin takes; then no other worker "
-      "may have these GPUs");
-  config.Flag("preload", &flags.preload,
-              "Library to open before the plugin, by its path; may be given several times");
-  config.Flag(
-      "target-config", &flags.target_config,
-      "Kind cuda: file with the text of XLA's GpuTargetConfigProto, the target of compiling. "
-      "Default: the target that the executor's GPU gives");
-  config.Flag("write-target-config", &flags.write_target_config,
-              "Kind cuda: writes the target of this host's GPU to this file, for --target-config, "
-              "and ends");
-  config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
-              "Kind cuda: run kernels that clients bring (PTX, Triton, Mosaic). They can read and "
-              "write all memory of the GPU: only for clients who trust each other");
-  config.Flag(
-      "tune-on-gpu", &flags.tune_on_gpu,
-      "Kind cuda: compile processes create clients of their own on the worker's GPUs, and "
-      "XLA tunes convolutions, products and sorts there. Each takes at most a tenth of their "
-      "memory, beside the executor's: leave room (--gpu-fraction)");
-  config.Flag("data-bind", &flags.data_bind,
-              "host:port of the data port; port 0: any free one. The default is reachable from "
-              "this host only");
-  config.Flag("advertise-host", &flags.advertise_host,
-              "Host under which peers reach the data port");
-  config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
-  config.Flag("max-mappings", &flags.max_mappings,
-              "Memory mappings of an executor above which code that no session holds is unloaded; "
-              "0: half of vm.max_map_count");
-  config.Flag("start-limit", &flags.start_limit,
-              "Time for creating the plugin's client. An executor that takes longer ends with code "
-              "8 and is started again");
-  config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
-  AddCompileFlags(config, flags);
-  config.Flag("life-fd", &flags.life_fd,
-              "Inherited descriptor; its end of file ends this process. -1: none");
-  if (auto code = config.Parse(argc, argv)) return *code == kExitUsage ? kExitBadFlags : *code;
-  if (!flags.gpus.empty() && config.source("devices") == Config::Source::kDefault)
-    flags.devices = 1 + static_cast<int>(std::count(flags.gpus.begin(), flags.gpus.end(), ','));
-  return std::nullopt;
-}
 
 int BadFlag(std::string_view text) {
   fmt::print(stderr, "fairway-worker: {}\n", text);
@@ -183,7 +60,7 @@ std::string OwnPath() {
   return size > 0 ? std::string(path, static_cast<size_t>(size)) : "fairway-worker";
 }
 
-std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, int life_fd) {
+std::vector<std::string> ChildArgv(const WorkerFlags& flags, std::string_view role, int life_fd) {
   std::vector<std::string> out = {
       OwnPath(),
       fmt::format("--role={}", role),
@@ -220,13 +97,15 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
 // a device uses one.
 std::vector<std::string> ChildEnv(const PjrtConfig& pjrt) {
   constexpr std::string_view kXlaFlags = "XLA_FLAGS=", kBlasThreads = "OPENBLAS_NUM_THREADS=";
+  // A child gets its settings by flags, also when the file has changed since.
+  constexpr std::string_view kSettingsFile = "FAIRWAY_CONFIG=";
   std::vector<std::string> out;
   std::string inherited;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     if (text.starts_with(kXlaFlags)) {
       inherited = text.substr(kXlaFlags.size());
-    } else if (!text.starts_with(kBlasThreads)) {
+    } else if (!text.starts_with(kBlasThreads) && !text.starts_with(kSettingsFile)) {
       out.emplace_back(text);
     }
   }
@@ -235,17 +114,23 @@ std::vector<std::string> ChildEnv(const PjrtConfig& pjrt) {
   return out;
 }
 
-CompileLimits LimitsOf(const Flags& flags) {
+CompileLimits LimitsOf(const WorkerFlags& flags) {
   return {std::chrono::ceil<std::chrono::seconds>(flags.compile_cpu_limit),
           flags.compile_memory_limit};
 }
 
-// Returns whether compile processes are told their target instead of asking a client of their own.
-bool CompilesForTarget(const Flags& flags) {
-  return flags.runtime == "pjrt" && flags.plugin_kind == "cuda";
+// What Reload applies; the other settings are for the life of the process.
+const std::set<std::string> kReloaded = {"log-level"};
+
+// Reads the settings file again, and applies what of it can change while the process runs.
+void Reload(WorkerSettings& settings, Supervisor& supervisor) {
+  WorkerSettings fresh{.flags = {}, .args = settings.args, .values = {}};
+  if (!TakeReload(Read(&fresh), settings.values, fresh.values, kReloaded)) return;
+  supervisor.SetLogLevel(fresh.flags.log_level);
 }
 
-int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
+int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
+  const WorkerFlags& flags = settings.flags;
   std::signal(SIGPIPE, SIG_IGN);
   if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
   if (flags.data_bind.starts_with("127.") || flags.data_bind.starts_with("localhost")) {
@@ -280,10 +165,20 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   EventLoop loop;
   Supervisor supervisor(loop, std::move(config));
   boost::asio::signal_set signals(loop.io_context(), SIGTERM, SIGINT);
-  signals.async_wait([&](const boost::system::error_code& error, int number) {
-    if (!error)
-      supervisor.Drain(number == SIGTERM ? "SIGTERM" : "SIGINT", std::chrono::milliseconds(0));
-  });
+  // Without a file there is nothing to read again, and the end of a terminal ends what runs in it.
+  if (!settings.values.at("config").empty()) signals.add(SIGHUP);
+  const std::function<void()> wait = [&] {
+    signals.async_wait([&](const boost::system::error_code& error, int number) {
+      if (error) return;
+      if (number != SIGHUP) {
+        return supervisor.Drain(number == SIGTERM ? "SIGTERM" : "SIGINT",
+                                std::chrono::milliseconds(0));
+      }
+      Reload(settings, supervisor);
+      wait();
+    });
+  };
+  wait();
   if (absl::Status status = supervisor.Start(); !status.ok()) {
     spdlog::error("{}", Text(status));
     return kExitInternal;
@@ -293,7 +188,8 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   ::_exit(code);  // threads that copy logs may still read
 }
 
-absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const PjrtConfig& pjrt) {
+absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const WorkerFlags& flags,
+                                                     const PjrtConfig& pjrt) {
   if (flags.runtime == "fake") return std::make_unique<FakeRuntime>(flags.devices);
   if (flags.runtime == "host") return std::make_unique<HostRuntime>(flags.devices);
   if (flags.runtime == "sim") return std::make_unique<SimRuntime>(flags.devices);
@@ -329,7 +225,7 @@ class StartLimit {
 };
 
 // Returns "libcuda.so.1", or the file that --preload names in its place.
-std::string DriverLibrary(const Flags& flags) {
+std::string DriverLibrary(const WorkerFlags& flags) {
   constexpr std::string_view kName = "libcuda.so.1";
   for (const std::string& library : flags.preload) {
     if (library.ends_with(kName)) return library;
@@ -338,7 +234,7 @@ std::string DriverLibrary(const Flags& flags) {
 }
 
 // Makes the plugin show the worker's GPUs and no others. Returns them.
-absl::StatusOr<std::vector<Gpu>> ShowGpus(const Flags& flags, PjrtConfig& pjrt) {
+absl::StatusOr<std::vector<Gpu>> ShowGpus(const WorkerFlags& flags, PjrtConfig& pjrt) {
   std::vector<std::string> names;
   for (int i = 0; i < flags.devices && flags.gpus.empty(); ++i) names.push_back(std::to_string(i));
   if (!flags.gpus.empty()) {
@@ -353,7 +249,7 @@ absl::StatusOr<std::vector<Gpu>> ShowGpus(const Flags& flags, PjrtConfig& pjrt) 
 
 // Takes this worker's share of its GPUs and configures the plugin for them. The result holds the
 // shares while it lives.
-absl::StatusOr<GpuShares> TakeGpus(const Flags& flags, PjrtConfig& pjrt) {
+absl::StatusOr<GpuShares> TakeGpus(const WorkerFlags& flags, PjrtConfig& pjrt) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::vector<Gpu> gpus, ShowGpus(flags, pjrt));
   const bool shared = flags.gpu_fraction > 0;
   if (shared) pjrt.create_options["memory_fraction"] = static_cast<float>(flags.gpu_fraction);
@@ -369,7 +265,7 @@ struct OpenRuntime {
 
 // Opens the runtime within --start-limit. On failure it returns the exit code; the log has the
 // reason.
-std::variant<OpenRuntime, int> Open(const Flags& flags, PjrtConfig pjrt) {
+std::variant<OpenRuntime, int> Open(const WorkerFlags& flags, PjrtConfig pjrt) {
   const StartLimit start_limit(
       flags.start_limit, fmt::format("creating the client of the plugin {}", pjrt.plugin_path));
   OpenRuntime out;
@@ -396,8 +292,15 @@ std::variant<OpenRuntime, int> Open(const Flags& flags, PjrtConfig pjrt) {
   return out;
 }
 
-int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
-  if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
+int RunExecutorRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
+  if (flags.life_fd >= 0) {
+    ExitWithParent(flags.life_fd, [](char byte) {
+      const std::string_view level = LogLevelOf(byte);
+      if (level.empty()) return;
+      SetLogLevel(level);
+      spdlog::log(spdlog::get_level(), "log level: {}", level);
+    });
+  }
   const auto open = Open(flags, pjrt);
   if (const int* code = std::get_if<int>(&open)) return *code;
   ExecutorConfig config;
@@ -415,7 +318,7 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
 }
 
 // Does --write-target-config.
-int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
+int WriteTargetConfig(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   const auto open = Open(flags, pjrt);
   if (const int* code = std::get_if<int>(&open)) return *code;
   const RuntimeInfo& info = std::get<OpenRuntime>(open).runtime->info();
@@ -435,7 +338,7 @@ int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
   ::_exit(kExitOk);  // threads of the plugin may be busy
 }
 
-int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
+int RunCompilerRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGINT, SIG_IGN);
   const auto make =
       [&](const v1::CompileTarget& target) -> absl::StatusOr<std::unique_ptr<Compiler>> {
@@ -452,112 +355,28 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
                                                                     : std::vector<std::string>()});
 }
 
-// Returns the error in --gpus, --gpu-fraction or --tune-on-gpu; empty: there is none.
-std::string WrongGpus(const Flags& flags, const PjrtConfig& pjrt) {
-  if (flags.tune_on_gpu && (!CompilesForTarget(flags) || !flags.target_config.empty())) {
-    return "--tune-on-gpu is for --runtime pjrt with --plugin-kind cuda only, and not for another "
-           "target of compiling (--target-config)";
-  }
-  if (!CompilesForTarget(flags)) {
-    return flags.gpus.empty() && flags.gpu_fraction == 0
-               ? ""
-               : "--gpus and --gpu-fraction are for --runtime pjrt with --plugin-kind cuda only";
-  }
-  for (const auto& [option, flag] :
-       {std::pair("visible_devices", "--gpus"), std::pair("memory_fraction", "--gpu-fraction")}) {
-    if (pjrt.create_options.contains(option))
-      return fmt::format("--plugin-option: {} is set by {}; give that instead", option, flag);
-  }
-  if (flags.gpu_fraction != 0 && !(flags.gpu_fraction > 0 && flags.gpu_fraction <= kMostOfGpu)) {
-    return fmt::format("--gpu-fraction is {}, not above 0 and at most {}", flags.gpu_fraction,
-                       kMostOfGpu);
-  }
-  if (flags.gpus.empty()) return "";
-  const auto names = SplitGpus(flags.gpus);
-  if (!names.ok()) return "--gpus: " + Text(names.status());
-  if (names->size() != static_cast<size_t>(flags.devices)) {
-    return fmt::format("--gpus names {} GPUs, and --devices is {}; leave --devices out",
-                       names->size(), flags.devices);
-  }
-  return "";
-}
-
 int Main(int argc, char** argv) {
-  Flags flags;
-  if (auto code = ParseFlags(argc, argv, flags)) return *code;
-  if (flags.role != "supervisor" && flags.role != "executor" && flags.role != "compiler") {
-    return BadFlag(fmt::format("--role is '{}', not supervisor, executor or compiler", flags.role));
-  }
-  constexpr std::string_view kRuntimes[] = {"pjrt", "host", "sim", "fake"};
-  if (std::find(std::begin(kRuntimes), std::end(kRuntimes), flags.runtime) == std::end(kRuntimes)) {
-    return BadFlag(fmt::format("--runtime is '{}', not pjrt, host, sim or fake", flags.runtime));
-  }
-  if (flags.devices < 1 || flags.devices > kMaxDevicesPerExecutor) {
-    return BadFlag(
-        fmt::format("--devices is {}, not 1 to {}", flags.devices, kMaxDevicesPerExecutor));
-  }
-  if (flags.island_workers < 1 || flags.island_workers > kMaxIslandWorkers) {
-    return BadFlag(fmt::format("--island-workers is {}, not 1 to {}", flags.island_workers,
-                               kMaxIslandWorkers));
-  }
-  if (flags.island_workers > 1 && flags.runtime == "pjrt" && flags.plugin_kind == "cpu") {
-    return BadFlag(
-        "--island-workers is above 1, but an XLA CPU client cannot span processes: an island of "
-        "the pjrt runtime is one worker there. Use --runtime host or sim, or several islands");
-  }
-  if (!flags.target_config.empty() && !CompilesForTarget(flags)) {
-    return BadFlag("--target-config is for --runtime pjrt with --plugin-kind cuda only");
-  }
-  if (!flags.write_target_config.empty() && !CompilesForTarget(flags)) {
-    return BadFlag("--write-target-config is for --runtime pjrt with --plugin-kind cuda only");
-  }
-  if (flags.start_limit.count() < 1) return BadFlag("--start-limit must be above 0s");
-  if (flags.compile_processes < 1 || flags.compile_warm < 0 || flags.compile_programs < 1) {
-    return BadFlag(
-        "--compile-processes and --compile-programs must be at least 1, --compile-warm 0");
-  }
-  if (const auto at = SplitHostPort(flags.controller); !at.ok() || at->second == 0) {
-    return BadFlag(
-        fmt::format("--controller is '{}', not HOST:PORT of the controller's link port (its "
-                    "--link-port, 29002 by default)",
-                    flags.controller));
-  }
-  if (!SplitHostPort(flags.data_bind).ok()) {
-    return BadFlag(
-        fmt::format("--data-bind is '{}', not HOST:PORT; port 0: any free one", flags.data_bind));
-  }
-  if (flags.island.empty()) return BadFlag("--island is empty; expected a name, as island0");
+  WorkerSettings settings{.flags = {}, .args = {argv + 1, argv + argc}, .values = {}};
+  const Config::Outcome outcome = Read(&settings);
+  std::fputs(outcome.output.c_str(), stdout);
+  std::fputs(outcome.error.c_str(), stderr);
+  if (outcome.exit_code)
+    return *outcome.exit_code == kExitUsage ? kExitBadFlags : *outcome.exit_code;
+  WorkerFlags& flags = settings.flags;
   if (flags.life_fd >= 0 && ::fcntl(flags.life_fd, F_GETFD) < 0)
     return BadFlag(fmt::format("--life-fd is {}, not an open descriptor", flags.life_fd));
   if (flags.name.empty()) {
     flags.name = fmt::format("{}-{}", HostName(), flags.island);
   }
-  PjrtConfig pjrt;
-  pjrt.plugin_path = flags.plugin;
-  pjrt.kind = flags.plugin_kind;
-  pjrt.num_devices = flags.devices;
-  pjrt.allow_raw_kernels = flags.allow_raw_kernels;
-  pjrt.tune_on_gpu = flags.tune_on_gpu;
-  if (flags.runtime == "pjrt") {
-    if (flags.plugin.empty())
-      return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");
-    if (absl::Status status = CheckPjrtConfig(pjrt); !status.ok()) return BadFlag(Text(status));
-    for (const std::string& option : flags.plugin_options) {
-      if (absl::Status status = SetOption(pjrt, option); !status.ok())
-        return BadFlag("--plugin-option: " + Text(status));
-    }
-    pjrt.preload = flags.preload;
-  }
-  if (const std::string wrong = WrongGpus(flags, pjrt); !wrong.empty()) return BadFlag(wrong);
-  if (absl::Status status = CheckLogLevel(flags.log_level); !status.ok())
-    return BadFlag(Text(status));
+  const absl::StatusOr<PjrtConfig> pjrt = PjrtConfigOf(flags);
+  if (!pjrt.ok()) return BadFlag(Text(pjrt.status()));
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},
               flags.log_level);
   RaiseOpenFilesLimit();
-  if (!flags.write_target_config.empty()) return WriteTargetConfig(flags, pjrt);
-  if (flags.role == "executor") return RunExecutorRole(flags, pjrt);
-  if (flags.role == "compiler") return RunCompilerRole(flags, pjrt);
-  return RunSupervisor(flags, pjrt);
+  if (!flags.write_target_config.empty()) return WriteTargetConfig(flags, *pjrt);
+  if (flags.role == "executor") return RunExecutorRole(flags, *pjrt);
+  if (flags.role == "compiler") return RunCompilerRole(flags, *pjrt);
+  return RunSupervisor(std::move(settings), *pjrt);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ fairway_test(gpus_test SRCS gpus_test.cc DEPS fairway_gpus)
 target_compile_definitions(gpus_test PRIVATE FAIRWAY_TEST_DRIVER="$<TARGET_FILE:gpus_driver_for_test>")
 add_dependencies(gpus_test gpus_driver_for_test)
 
-add_executable(fairway-worker main.cc)
+add_executable(fairway-worker main.cc settings.cc)
 target_link_libraries(fairway-worker PRIVATE
   fairway_config fairway_supervisor fairway_executor fairway_runtime_fake fairway_runtime_host fairway_runtime_pjrt fairway_runtime_sim
   fairway_compiler_native

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/config.h"
+#include "client/cli/check_config.h"
 #include "client/cli/commands.h"
 #include "client/cli/run.h"
 #include "client/cli/up.h"
@@ -22,9 +23,11 @@ constexpr std::string_view kHelp =
     "  status  show islands, executors, memory and counts; -o json for programs\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
+    "  config  try a settings file: fairway config check FILE\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
-    "fairway COMMAND --help lists the flags of a command. All but up and bench take --controller "
+    "fairway COMMAND --help lists the flags of a command. All but up, config and bench take "
+    "--controller "
     "HOST[:PORT]\n"
     "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER).\n";
 
@@ -39,6 +42,7 @@ int main(int argc, char** argv) {
   if (command == "restart") return fairway::RunRestart(argc - 1, argv + 1);
   if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
+  if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
     fmt::print("{}", kHelp);
     return 0;
@@ -47,11 +51,11 @@ int main(int argc, char** argv) {
   if (command.empty()) {
     fmt::print(stderr, "{}", kHelp);
   } else {
-    fmt::print(
-        stderr,
-        "fairway: unknown command '{}' (up, down, run, status, logs, restart, bench; --help tells "
-        "more)\n",
-        command);
+    fmt::print(stderr,
+               "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, "
+               "bench; --help tells "
+               "more)\n",
+               command);
   }
   return fairway::kExitUsage;
 }

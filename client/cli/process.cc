@@ -53,9 +53,13 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
   ::posix_spawn_file_actions_init(&files);
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, spec.log_file.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
-  ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  if (spec.log_file.empty()) {
+    ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  } else {
+    ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, spec.log_file.c_str(),
+                                       O_WRONLY | O_CREAT | O_APPEND, 0644);
+    ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  }
   for (const auto& [ours, theirs] : spec.inherited) {
     ::posix_spawn_file_actions_adddup2(&files, ours, theirs);
   }

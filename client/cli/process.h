@@ -35,8 +35,10 @@ class OwnedFd {
 absl::StatusOr<std::pair<OwnedFd, OwnedFd>> MakePipe();
 
 struct ChildSpec {
-  std::vector<std::string> command;            // [0]: path of the program
-  std::string log_file;                        // standard output and error are appended to it
+  std::vector<std::string> command;  // [0]: path of the program
+  // Standard output and error are appended to it. Empty: nobody gets standard output, and standard
+  // error is ours.
+  std::string log_file;
   std::vector<std::pair<int, int>> inherited;  // (our descriptor, its number in the child)
 };
 

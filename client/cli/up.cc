@@ -278,6 +278,7 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
 }
 
 void AddFlags(Config& config, UpFlags& flags) {
+  config.File("up");
   config.Flag("islands", &flags.islands, "Number of islands");
   config.Flag("devices", &flags.devices, "Devices of each island");
   config.Flag(
@@ -325,6 +326,30 @@ void AddFlags(Config& config, UpFlags& flags) {
               "`fairway-worker --help` says what it takes");
 }
 
+absl::Status CheckFlags(const UpFlags& flags) {
+  if (flags.islands < 1 || flags.islands > 1000)
+    return InvalidArgument("--islands must be 1 to 1000");
+  if (flags.devices < 1 || flags.devices > 1024)
+    return InvalidArgument("--devices must be 1 to 1024");
+  if (flags.port < 0 || flags.port > 65535) return InvalidArgument("--port must be 0 to 65535");
+  if (flags.http_port < 0 || flags.http_port > 65535)
+    return InvalidArgument("--http-port must be 0 to 65535");
+  if (const auto port = FreePort(flags.bind, 0); !port.ok())
+    return InvalidArgument("--bind={}: {}", flags.bind, Text(port.status()));
+  if (flags.runtime != "pjrt" && flags.runtime != "host" && flags.runtime != "sim")
+    return InvalidArgument("--runtime is '{}', not pjrt, host or sim", flags.runtime);
+  if (flags.workers_per_island < 1 || flags.workers_per_island > flags.devices ||
+      flags.devices % flags.workers_per_island != 0)
+    return InvalidArgument("--workers-per-island must divide --devices");
+  if (flags.workers_per_island > 1 && flags.runtime == "pjrt")
+    return InvalidArgument(
+        "--workers-per-island is above 1, but an XLA CPU client cannot span processes: an island "
+        "of the pjrt runtime is one worker here. Use --runtime host or sim, or more --islands");
+  if (const std::string wrong = WrongGpus(flags); !wrong.empty())
+    return InvalidArgument("{}", wrong);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunUp(int argc, const char* const* argv) {
@@ -332,28 +357,13 @@ int RunUp(int argc, const char* const* argv) {
   Config config("fairway up",
                 "Starts a cluster on this host: a controller and the workers of each island.");
   AddFlags(config, flags);
+  config.Check([&] { return CheckFlags(flags); });
   if (const auto code = config.Parse(argc, argv)) return *code;
+  ::unsetenv("FAIRWAY_CONFIG");  // the daemons of this cluster get flags
   const auto usage = [](std::string_view text) {
     fmt::print(stderr, "fairway up: {}\n", text);
     return kExitUsage;
   };
-  if (flags.islands < 1 || flags.islands > 1000) return usage("--islands must be 1 to 1000");
-  if (flags.devices < 1 || flags.devices > 1024) return usage("--devices must be 1 to 1024");
-  if (flags.port < 0 || flags.port > 65535) return usage("--port must be 0 to 65535");
-  if (flags.http_port < 0 || flags.http_port > 65535)
-    return usage("--http-port must be 0 to 65535");
-  if (const auto port = FreePort(flags.bind, 0); !port.ok())
-    return usage(fmt::format("--bind={}: {}", flags.bind, Text(port.status())));
-  if (flags.runtime != "pjrt" && flags.runtime != "host" && flags.runtime != "sim")
-    return usage(fmt::format("--runtime is '{}', not pjrt, host or sim", flags.runtime));
-  if (flags.workers_per_island < 1 || flags.workers_per_island > flags.devices ||
-      flags.devices % flags.workers_per_island != 0)
-    return usage("--workers-per-island must divide --devices");
-  if (flags.workers_per_island > 1 && flags.runtime == "pjrt")
-    return usage(
-        "--workers-per-island is above 1, but an XLA CPU client cannot span processes: an island "
-        "of the pjrt runtime is one worker here. Use --runtime host or sim, or more --islands");
-  if (const std::string wrong = WrongGpus(flags); !wrong.empty()) return usage(wrong);
   std::string plugin;
   if (flags.runtime == "pjrt") {
     if (flags.plugin_kind != "cpu" && flags.plugin_kind != "cuda")

@@ -63,6 +63,12 @@ class ControllerShell final : public ClusterActions,
   // As in CallbackActions. Results too large for the link are served on the data port.
   void AnswerCallback(ExecutorId executor, CallbackAnswer answer);
   void FetchArguments(ExecutorId executor, const CallbackCall& call);
+  // As in ControllerOptions, from the next tick on.
+  void set_timeouts(std::chrono::milliseconds island_timeout,
+                    std::chrono::milliseconds forget_after) {
+    options_.island_timeout = island_timeout;
+    options_.forget_after = forget_after;
+  }
   void set_http_address(std::string address) { http_address_ = std::move(address); }
 
   // As WorkerHub::RestartExecutor.
@@ -125,7 +131,7 @@ class ControllerShell final : public ClusterActions,
   BlockingPool discards_{"fairway-discard", 1};
   BlockingPool packing_{"fairway-pack", 1};
   ProgramPacker packer_{loop_, packing_};
-  const ControllerOptions options_;
+  ControllerOptions options_;
   const Incarnation incarnation_;
   const Clock::time_point started_;
   RunningClock clock_;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <string>
 #include <utility>
 
@@ -19,12 +18,9 @@ namespace {
 
 class AsioWatch final : public ProcessWatch {
  public:
-  AsioWatch(EventLoop& loop, int life_fd, std::function<void(int)> on_signal,
-            std::function<void()> on_orphaned)
-      : signals_(loop.io_context(), SIGTERM, SIGINT),
-        life_(loop.io_context()),
-        on_signal_(std::move(on_signal)),
-        on_orphaned_(std::move(on_orphaned)) {
+  AsioWatch(EventLoop& loop, const std::vector<int>& signals, int life_fd, Events events)
+      : signals_(loop.io_context()), life_(loop.io_context()), events_(std::move(events)) {
+    for (const int number : signals) signals_.add(number);
     WaitForSignal();
     if (life_fd >= 0) {
       // Opens a file description of its own: the inherited one is shared with other children, and
@@ -41,7 +37,7 @@ class AsioWatch final : public ProcessWatch {
   void WaitForSignal() {
     signals_.async_wait([this](const boost::system::error_code& error, int number) {
       if (error) return;  // `this` is gone
-      on_signal_(number);
+      events_.on_signal(number);
       WaitForSignal();
     });
   }
@@ -50,7 +46,7 @@ class AsioWatch final : public ProcessWatch {
                           [this](const boost::system::error_code& error, size_t) {
                             if (error == boost::asio::error::operation_aborted)
                               return;  // `this` is gone
-                            if (error) return on_orphaned_();
+                            if (error) return events_.on_orphaned();
                             WaitForEnd();
                           });
   }
@@ -58,16 +54,14 @@ class AsioWatch final : public ProcessWatch {
   boost::asio::signal_set signals_;
   boost::asio::posix::stream_descriptor life_;
   std::array<char, 64> ignored_;
-  const std::function<void(int)> on_signal_;
-  const std::function<void()> on_orphaned_;
+  const Events events_;
 };
 
 }  // namespace
 
-std::unique_ptr<ProcessWatch> ProcessWatch::Start(EventLoop& loop, int life_fd,
-                                                  std::function<void(int)> on_signal,
-                                                  std::function<void()> on_orphaned) {
-  return std::make_unique<AsioWatch>(loop, life_fd, std::move(on_signal), std::move(on_orphaned));
+std::unique_ptr<ProcessWatch> ProcessWatch::Start(EventLoop& loop, const std::vector<int>& signals,
+                                                  int life_fd, Events events) {
+  return std::make_unique<AsioWatch>(loop, signals, life_fd, std::move(events));
 }
 
 }  // namespace fairway

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events that tell a daemon to end: signals, and the death of the process that started it.
+// The events that tell a daemon to end or to read its settings again: signals, and the death of the
+// process that started it.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_PROCESS_WATCH_H_
 #define FAIRWAY_CONTROLLER_DAEMON_PROCESS_WATCH_H_
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "async/event_loop.h"
 
@@ -13,11 +15,15 @@ namespace fairway {
 // Loop-confined.
 class ProcessWatch {
  public:
-  // `on_signal`: SIGTERM or SIGINT came (each time). `on_orphaned`: `life_fd`, the read end of a
-  // pipe whose write end the parent has, is at its end; -1: no such pipe. Both run in the loop.
-  static std::unique_ptr<ProcessWatch> Start(EventLoop& loop, int life_fd,
-                                             std::function<void(int)> on_signal,
-                                             std::function<void()> on_orphaned);
+  struct Events {
+    // One of `signals` came (each time).
+    std::function<void(int)> on_signal;
+    // `life_fd`, the read end of a pipe whose write end the parent has, is at its end.
+    std::function<void()> on_orphaned;
+  };
+  // Both events run in the loop. `life_fd` is -1 if there is no such pipe.
+  static std::unique_ptr<ProcessWatch> Start(EventLoop& loop, const std::vector<int>& signals,
+                                             int life_fd, Events events);
   virtual ~ProcessWatch() = default;
 };
 

@@ -233,4 +233,9 @@ void ExecutorChild::Signal(int number) {
   if (!state_->reaped) ::kill(state_->end.pid, number);
 }
 
+void ExecutorChild::Tell(char byte) {
+  [[maybe_unused]] const ssize_t sent =
+      ::send(state_->life.native_handle(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 }  // namespace fairway

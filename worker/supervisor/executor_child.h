@@ -41,6 +41,9 @@ class ExecutorChild {
   uint64_t incarnation() const;
   // Does nothing if the process has ended.
   void Signal(int number);
+  // Sends a byte to the process's life socket, where its ExitWithParent gets it. Never blocks: what
+  // a stopped process has not taken may fill the socket, and then the byte is dropped.
+  void Tell(char byte);
 
  private:
   struct State;

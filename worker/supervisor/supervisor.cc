@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "base/host.h"
+#include "base/log.h"
 #include "wire/link_codec.h"
 #include "worker/process/exit_codes.h"
 
@@ -135,6 +136,15 @@ void Supervisor::Drain(std::string why, milliseconds limit) {
     account_.KillLate();
     executor_->Signal(SIGKILL);
   });
+}
+
+void Supervisor::SetLogLevel(const std::string& level) {
+  fairway::SetLogLevel(level);
+  constexpr std::string_view kFlag = "--log-level=";
+  for (std::string& word : config_.executor_argv) {
+    if (word.starts_with(kFlag)) word = std::string(kFlag) + level;
+  }
+  if (executor_ != nullptr) executor_->Tell(level.front());
 }
 
 // ---- The link ----

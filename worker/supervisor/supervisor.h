@@ -48,6 +48,9 @@ class Supervisor {
   // In the loop: ends the executor when its work in flight has ended, then ends this process with
   // 0.
   void Drain(std::string why, std::chrono::milliseconds limit);
+  // In the loop: for this process and its executors, the running one too. `level` has passed
+  // CheckLogLevel.
+  void SetLogLevel(const std::string& level);
 
  private:
   void StartExecutor();
@@ -63,7 +66,7 @@ class Supervisor {
   void Exit(int code, std::string why);
 
   EventLoop& loop_;
-  const SupervisorConfig config_;
+  SupervisorConfig config_;
   const Incarnation incarnation_;
   std::unique_ptr<CompilePool> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
