@@ -38,6 +38,7 @@
 #include "controller/ifrt/grpc_service.h"
 #include "controller/native/door.h"
 #include "controller/native/grpc_service.h"
+#include "identity/tls_flags.h"
 
 namespace fairway {
 namespace {
@@ -74,6 +75,7 @@ struct Flags {
   std::string spool_directory = "/tmp";
   std::string log_level = "info";
   std::string log_dir;
+  TlsFiles tls;
   int life_fd = -1;
   int notify_fd = -1;
 };
@@ -128,6 +130,7 @@ void DeclareFlags(Config& config, Flags* flags) {
   config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
   config.Flag("log-dir", &flags->log_dir,
               "Where NAME.log of this cluster's processes are, for `fairway logs`");
+  DeclareTlsFlags(config, &flags->tls);
   config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Flag("notify-fd", &flags->notify_fd,
               "Write end of a pipe that gets one line of JSON per event");
@@ -147,7 +150,7 @@ absl::Status CheckFlags(const Flags& flags) {
     return InvalidArgument("--launches-ahead is {}, not 1 to {}", flags.launches_ahead,
                            kMostLaunchesAhead);
   }
-  return absl::OkStatus();
+  return LoadTls(flags.tls, Role::kController).status();
 }
 
 // The settings as they are, and how they are read again.
@@ -215,7 +218,8 @@ class Controller {
 };
 
 ControllerOptions OptionsOf(const Flags& flags, const Spool& spool,
-                            std::shared_ptr<MemoryBudget> memory) {
+                            std::shared_ptr<MemoryBudget> memory,
+                            std::shared_ptr<TlsIdentity> tls) {
   ControllerOptions options;
   options.bind = flags.bind;
   options.link_port = flags.link_port;
@@ -230,6 +234,7 @@ ControllerOptions OptionsOf(const Flags& flags, const Spool& spool,
   options.cluster.memory = std::move(memory);
   options.cluster.max_singles_per_device = 2 * flags.launches_ahead;
   if (flags.life_fd >= 0) options.launcher_pid = ::getppid();
+  options.tls = std::move(tls);
   options.spool = spool;
   return options;
 }
@@ -287,7 +292,10 @@ absl::Status Controller::Start() {
                     flags_.spool_directory, nullptr,
                     std::make_shared<BlockingPool>("fairway-files", 2),
                     std::make_shared<MemoryBudget>(kMappedFiles)};
-  FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory)));
+  FAIRWAY_ASSIGN_OR_RETURN(auto tls, LoadTls(flags_.tls, Role::kController));
+  const bool secured = tls != nullptr;
+  FAIRWAY_ASSIGN_OR_RETURN(
+      shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory, std::move(tls))));
 
   auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
                                  [this](const HttpRequest& request) { return OnHttp(request); });
@@ -320,8 +328,10 @@ absl::Status Controller::Start() {
 
   const bool loopback = flags_.bind.starts_with("127.") || flags_.bind == "::1";
   spdlog::info("listening on {} ({}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
-               loopback ? "this host only; --bind changes that"
-                        : "reachable from other hosts, without authentication",
+               loopback  ? "this host only; --bind changes that"
+               : secured ? "reachable from other hosts; workers and data by TLS, clients and HTTP "
+                           "without authentication"
+                         : "reachable from other hosts, without authentication",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
   Notify(fmt::format(
       R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",

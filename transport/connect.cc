@@ -24,16 +24,18 @@ using boost::system::error_code;
 // One attempt to connect. Its handlers keep it alive.
 class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
-  using Done = absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)>;
-  Attempt(boost::asio::io_context& io, std::string host_port, Done done)
+  using Done = absl::AnyInvocable<void(absl::StatusOr<Channel>)>;
+  Attempt(boost::asio::io_context& io, std::string host_port, TlsUse tls, Done done)
       : io_(io),
         resolver_(io),
         socket_(io),
         timer_(io),
         host_port_(std::move(host_port)),
+        tls_(std::move(tls)),
         done_(std::move(done)) {}
 
   void Start(std::chrono::milliseconds timeout) {
+    timeout_ = timeout;
     timer_.expires_after(timeout);
     timer_.async_wait([self = shared_from_this(), timeout](const error_code& error) {
       if (!error) self->Finish(fmt::format("no answer within {} ms", timeout.count()));
@@ -75,7 +77,15 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     done_ = nullptr;
     timer_.cancel();
     resolver_.cancel();
-    if (why.empty()) return done(Neutral(std::move(socket_)));
+    if (why.empty()) {
+      if (tls_.identity == nullptr) return done(Channel(Neutral(std::move(socket_))));
+      return Secure(Neutral(std::move(socket_)), tls_, TlsSide::kClient, timeout_,
+                    [host_port = host_port_,
+                     done = std::move(done)](absl::StatusOr<Channel> channel) mutable {
+                      if (channel.ok()) return done(std::move(channel));
+                      done(Annotate(channel.status(), "cannot connect to " + host_port));
+                    });
+    }
     error_code ignored;
     socket_.close(ignored);
     done(Error(absl::StatusCode::kUnavailable, "cannot connect to {}: {}", host_port_, why));
@@ -86,6 +96,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   tcp::socket socket_;
   boost::asio::steady_timer timer_;
   const std::string host_port_;
+  const TlsUse tls_;
+  std::chrono::milliseconds timeout_{0};
   Done done_;
   std::vector<tcp::endpoint> endpoints_;
 };
@@ -93,9 +105,9 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 }  // namespace
 
 void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
-                   std::chrono::milliseconds timeout,
-                   absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)> done) {
-  std::make_shared<Attempt>(io, host_port, std::move(done))->Start(timeout);
+                   std::chrono::milliseconds timeout, const TlsUse& tls,
+                   absl::AnyInvocable<void(absl::StatusOr<Channel>)> done) {
+  std::make_shared<Attempt>(io, host_port, tls, std::move(done))->Start(timeout);
 }
 
 absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::string& host_port) {

@@ -8,21 +8,19 @@
 #include <string>
 
 #include <absl/functional/any_invocable.h>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
 #include "base/status.h"
+#include "transport/channel.h"
 
 namespace fairway {
 
-using StreamSocket = boost::asio::generic::stream_protocol::socket;
-
-// Connects; `done` runs on `io` once, never inside this call. UNAVAILABLE names the address and the
-// reason.
+// Connects, and shakes hands if `tls` says so; `done` runs on `io` once, never inside this call.
+// UNAVAILABLE, or PERMISSION_DENIED as of Secure, names the address and the reason.
 void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
-                   std::chrono::milliseconds timeout,
-                   absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)> done);
+                   std::chrono::milliseconds timeout, const TlsUse& tls,
+                   absl::AnyInvocable<void(absl::StatusOr<Channel>)> done);
 
 // Opens a listening socket (port 0: any free one). ALREADY_EXISTS names the port that is taken;
 // INVALID_ARGUMENT and NOT_FOUND are about the address.

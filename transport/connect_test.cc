@@ -29,8 +29,8 @@ TEST(Connect, BothEndsFindOutThatTheOtherHostIsGone) {
         if (!error) ends[0] = Neutral(std::move(socket));
       });
   ConnectSocket(io, fmt::format("127.0.0.1:{}", acceptor->local_endpoint().port()),
-                std::chrono::seconds(10), [&](absl::StatusOr<StreamSocket> socket) {
-                  if (socket.ok()) ends[1] = *std::move(socket);
+                std::chrono::seconds(10), TlsUse{}, [&](absl::StatusOr<Channel> channel) {
+                  if (channel.ok()) ends[1] = std::move(channel->socket());
                 });
   io.run();
   for (auto& end : ends) {

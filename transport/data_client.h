@@ -41,10 +41,9 @@ class ClientStream final : public FrameStream {
  public:
   // `pulled` counts the bytes of complete shards. `blocks` gives the blocks to receive into.
   // `on_end` is called once, when the stream has ended and its pulls have failed.
-  ClientStream(StreamSocket socket, std::string endpoint,
-               std::shared_ptr<std::atomic<uint64_t>> pulled, std::shared_ptr<BlockPool> blocks,
-               std::function<void()> on_end)
-      : FrameStream(std::move(socket)),
+  ClientStream(Channel channel, std::string endpoint, std::shared_ptr<std::atomic<uint64_t>> pulled,
+               std::shared_ptr<BlockPool> blocks, std::function<void()> on_end)
+      : FrameStream(std::move(channel)),
         endpoint_(std::move(endpoint)),
         pulled_(std::move(pulled)),
         blocks_(std::move(blocks)),

@@ -49,9 +49,12 @@ struct LoopSide {
 // All connections. Everything but Post runs on the I/O thread.
 class IoSide : public std::enable_shared_from_this<IoSide> {
  public:
-  IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, Spool spool)
+  IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, Spool spool,
+         const TlsUse& tls)
       : loop_side_(std::move(loop_side)),
         incarnation_(incarnation),
+        tls_(tls),
+        handshakes_(tls),
         acceptor_(io_),
         blocks_(BlockPool::Make(kKeptBlocks, std::move(spool))) {}
 
@@ -69,7 +72,10 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   void Accept() {
     acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
       if (error == boost::asio::error::operation_aborted) return;
-      if (!error) Accepted(Neutral(std::move(socket)));
+      if (!error) {
+        handshakes_.Start(Neutral(std::move(socket)),
+                          [this](Channel channel) { Accepted(std::move(channel)); });
+      }
       if (!error || error == boost::asio::error::connection_aborted) return Accept();
       // Probably out of descriptors: other connections must close first.
       again_.expires_after(std::chrono::milliseconds(100));
@@ -125,9 +131,9 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     if (peer.stream != nullptr) return (*peer.stream.*send)(std::move(what));
     (peer.*waiting).push_back(std::move(what));
     if (!fresh) return;
-    ConnectSocket(io_, entry->first.first, kConnectTimeout,
-                  [this, key = entry->first](absl::StatusOr<StreamSocket> socket) {
-                    Connected(key, std::move(socket));
+    ConnectSocket(io_, entry->first.first, kConnectTimeout, tls_,
+                  [this, key = entry->first](absl::StatusOr<Channel> channel) {
+                    Connected(key, std::move(channel));
                   });
   }
 
@@ -138,25 +144,25 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     return counter;
   }
 
-  void Connected(const PeerKey& key, absl::StatusOr<StreamSocket> socket) {
+  void Connected(const PeerKey& key, absl::StatusOr<Channel> channel) {
     Peer& peer = peers_.at(key);
     auto pulls = std::exchange(peer.pulls, {});
     auto pushes = std::exchange(peer.pushes, {});
-    if (!socket.ok()) {
+    if (!channel.ok()) {
       peers_.erase(key);
-      for (PendingPull& pull : pulls) pull.done(socket.status());
+      for (PendingPull& pull : pulls) pull.done(channel.status());
       return;
     }
-    peer.stream = std::make_shared<ClientStream>(*std::move(socket), key.first, Counter(key.first),
+    peer.stream = std::make_shared<ClientStream>(*std::move(channel), key.first, Counter(key.first),
                                                  blocks_, [this, key] { peers_.erase(key); });
     peer.stream->Start();
     for (PendingPull& pull : pulls) peer.stream->Pull(std::move(pull));
     for (data::PendingPush& push : pushes) peer.stream->Push(std::move(push));
   }
 
-  void Accepted(StreamSocket socket) {
+  void Accepted(Channel channel) {
     auto stream = std::make_shared<ServerStream>(
-        std::move(socket), incarnation_,
+        std::move(channel), incarnation_,
         [this](std::shared_ptr<ServerStream> from, uint64_t id, PullRequest request) {
           Asked(std::move(from), id, request);
         },
@@ -179,6 +185,8 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
       io_.get_executor()};
   const std::shared_ptr<LoopSide> loop_side_;
   const Incarnation incarnation_;
+  const TlsUse tls_;
+  Handshakes handshakes_;
   tcp::acceptor acceptor_;
   boost::asio::steady_timer again_{io_};
   std::map<PeerKey, Peer> peers_;
@@ -310,11 +318,11 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_round, OnPush on_push,
-    std::function<void(PullRequest request)> on_taken_back) {
+    std::function<void(PullRequest request)> on_taken_back, const TlsUse& tls) {
   auto loop_side =
       std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull), false, std::move(on_round),
                                           std::move(on_push), std::move(on_taken_back)});
-  auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool));
+  auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool), tls);
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
   error_code error;
   const int port = acceptor.local_endpoint(error).port();

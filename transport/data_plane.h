@@ -20,6 +20,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "transport/block_pool.h"
+#include "transport/tls.h"
 
 namespace fairway {
 
@@ -97,12 +98,14 @@ using OnPush = std::function<bool(const PushName& name, std::shared_ptr<Blob>& b
 // `spool`: takes pulled bytes beyond a budget of memory; empty: memory only. `on_push`: see OnPush;
 // empty: pushes are dropped. `on_taken_back` runs in the loop, after on_pull, for a request that
 // was not answered and whose peer does not want the answer any more; `answer` does nothing then.
+// `tls`: of the connections that it makes and accepts.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool = {},
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_round = {},
-    OnPush on_push = {}, std::function<void(PullRequest request)> on_taken_back = {});
+    OnPush on_push = {}, std::function<void(PullRequest request)> on_taken_back = {},
+    const TlsUse& tls = {});
 
 }  // namespace fairway
 

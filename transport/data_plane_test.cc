@@ -18,6 +18,7 @@
 
 #include "async/run_until.h"
 #include "base/crc32c.h"
+#include "identity/files_for_test.h"
 #include "transport/data_protocol.h"
 #include "transport/frame.h"
 
@@ -32,7 +33,8 @@ DataView View(std::string_view bytes) {
   return {blob->view(), blob};
 }
 
-class Planes : public testing::Test {
+// With TLS, and without.
+class Planes : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     source_ = Make(Incarnation(7), [this](PullRequest request, Answer answer) {
@@ -44,7 +46,7 @@ class Planes : public testing::Test {
                                   std::function<void(PullRequest, Answer)> on_pull,
                                   Spool spool = {}) {
     auto plane = MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation,
-                                  std::move(on_pull), std::move(spool));
+                                  std::move(on_pull), std::move(spool), {}, {}, {}, tls_);
     EXPECT_TRUE(plane.ok()) << plane.status();
     return *std::move(plane);
   }
@@ -65,6 +67,8 @@ class Planes : public testing::Test {
     return got_.empty() ? absl::OkStatus() : got_.begin()->second.status();
   }
 
+  CertificateFiles files_;
+  const TlsUse tls_ = GetParam() ? TlsUse{files_.Worker("w0"), std::nullopt} : TlsUse{};
   EventLoop loop_;
   std::function<void(PullRequest, Answer)> on_pull_;
   std::unique_ptr<DataPlane> source_, sink_;
@@ -72,7 +76,13 @@ class Planes : public testing::Test {
   std::map<std::pair<uint64_t, int32_t>, absl::StatusOr<std::shared_ptr<Blob>>> got_;
 };
 
-TEST_F(Planes, PullsThatAreTakenBackEndOnBothSides) {
+std::string KindOf(const testing::TestParamInfo<bool>& info) {
+  return info.param ? "Tls" : "Plain";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Planes, testing::Bool(), KindOf);
+
+TEST_P(Planes, PullsThatAreTakenBackEndOnBothSides) {
   std::map<uint64_t, Answer> asked;
   std::vector<uint64_t> taken;
   auto source = *MakeTcpDataPlane(
@@ -80,7 +90,7 @@ TEST_F(Planes, PullsThatAreTakenBackEndOnBothSides) {
       [&](PullRequest request, Answer answer) {
         asked.insert_or_assign(request.transfer.value, std::move(answer));
       },
-      {}, {}, {}, [&](PullRequest request) { taken.push_back(request.transfer.value); });
+      {}, {}, {}, [&](PullRequest request) { taken.push_back(request.transfer.value); }, tls_);
   endpoint_ = source->endpoint();
   Pull(1, 0, 5);
   Pull(2, 0, 5);
@@ -99,7 +109,7 @@ TEST_F(Planes, PullsThatAreTakenBackEndOnBothSides) {
   EXPECT_EQ((*got_.at({2, 0}))->view(), "22222");
 }
 
-TEST_F(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {
+TEST_P(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {
   on_pull_ = [](PullRequest request, Answer answer) {
     answer(View(fmt::format("{:08}-{:08}", request.transfer, request.index)));
   };
@@ -114,7 +124,7 @@ TEST_F(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {
               testing::ElementsAre(testing::Pair(source_->endpoint(), 5000u * 17)));
 }
 
-TEST_F(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
+TEST_P(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
   auto large = Blob::Make(64 << 20);
   for (size_t i = 0; i < large->size(); i += 8) {
     const uint64_t word = i * 0x9e3779b97f4a7c15ull;
@@ -156,7 +166,8 @@ class Pushes : public Planes {
           pushed_.push_back(fmt::format("{}.{}.{} of {}: {}", name.launch, name.round, name.part,
                                         name.from, bytes->view()));
           return true;
-        });
+        },
+        {}, tls_);
     sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});
   }
   void Push(int32_t part, std::string_view bytes, std::shared_ptr<void> pending = nullptr,
@@ -177,7 +188,9 @@ class Pushes : public Planes {
   std::vector<std::string> pushed_;
 };
 
-TEST_F(Pushes, BytesArriveInOrderUnderTheirNames) {
+INSTANTIATE_TEST_SUITE_P(All, Pushes, testing::Bool(), KindOf);
+
+TEST_P(Pushes, BytesArriveInOrderUnderTheirNames) {
   const std::string longest(kMaxPushBytes, 'x');
   Push(1, "");
   Push(-2, "small");
@@ -188,7 +201,7 @@ TEST_F(Pushes, BytesArriveInOrderUnderTheirNames) {
                                              "1.2.3 of 8: " + longest, "1.2.4 of 8: last"));
 }
 
-TEST_F(Pushes, OneThatIsNotTakenHoldsThoseBehindItAndNothingElse) {
+TEST_P(Pushes, OneThatIsNotTakenHoldsThoseBehindItAndNothingElse) {
   SetRoom(1);
   const std::string longest(kMaxPushBytes, 'x');
   for (int32_t part = 0; part < 200; ++part) Push(part, longest);
@@ -206,14 +219,14 @@ TEST_F(Pushes, OneThatIsNotTakenHoldsThoseBehindItAndNothingElse) {
   ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 201; }));
 }
 
-TEST_F(Pushes, ThoseForAnotherIncarnationAreDropped) {
+TEST_P(Pushes, ThoseForAnotherIncarnationAreDropped) {
   Push(1, "late", nullptr, Incarnation(6));
   Push(2, "good");
   ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 1; }));
   EXPECT_THAT(pushed(), testing::ElementsAre("1.2.2 of 8: good"));
 }
 
-TEST_F(Pushes, WhatCannotBeSentIsReleased) {
+TEST_P(Pushes, WhatCannotBeSentIsReleased) {
   auto pending = std::make_shared<int>();
   const std::weak_ptr<int> seen = pending;
   Push(1, "sent", pending);
@@ -223,7 +236,7 @@ TEST_F(Pushes, WhatCannotBeSentIsReleased) {
   EXPECT_TRUE(RunUntil(loop_, [&] { return seen.expired(); }));
 }
 
-TEST_F(Planes, AnEmptyShardIsAnAnswer) {
+TEST_P(Planes, AnEmptyShardIsAnAnswer) {
   on_pull_ = [](PullRequest, Answer answer) { answer(DataView{}); };
   Pull(1, 0, 0);
   ASSERT_TRUE(RunUntil(loop_, [&] { return !got_.empty(); }));
@@ -231,7 +244,7 @@ TEST_F(Planes, AnEmptyShardIsAnAnswer) {
   EXPECT_EQ((*got_.begin()->second)->size(), 0u);
 }
 
-TEST_F(Planes, AnswersOvertakeOneThatIsNotReady) {
+TEST_P(Planes, AnswersOvertakeOneThatIsNotReady) {
   std::vector<Answer> held;
   on_pull_ = [&](PullRequest request, Answer answer) {
     if (request.index == 0) {
@@ -248,7 +261,7 @@ TEST_F(Planes, AnswersOvertakeOneThatIsNotReady) {
   EXPECT_EQ((*got_.at({1, 0}))->view(), "later");
 }
 
-TEST_F(Planes, PoisonKeepsItsCodeAndText) {
+TEST_P(Planes, PoisonKeepsItsCodeAndText) {
   on_pull_ = [](PullRequest, Answer answer) {
     answer(absl::DataLossError("host a, device 3: gone"));
   };
@@ -258,19 +271,19 @@ TEST_F(Planes, PoisonKeepsItsCodeAndText) {
   EXPECT_TRUE(PullStatus(4).ok());
 }
 
-TEST_F(Planes, ADroppedAnswerIsUnavailable) {
+TEST_P(Planes, ADroppedAnswerIsUnavailable) {
   on_pull_ = [](PullRequest, Answer) {};
   EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(Planes, AnotherIncarnationIsRefusedWithoutAsking) {
+TEST_P(Planes, AnotherIncarnationIsRefusedWithoutAsking) {
   int asked = 0;
   on_pull_ = [&](PullRequest, Answer) { ++asked; };
   EXPECT_EQ(PullStatus(4, Incarnation(6)).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(asked, 0);
 }
 
-TEST_F(Planes, AShardForWhichThereIsNoBlockFailsAlone) {
+TEST_P(Planes, AShardForWhichThereIsNoBlockFailsAlone) {
   sink_ = Make(Incarnation(8), {}, {std::make_shared<MemoryBudget>(0), "/nowhere"});
   on_pull_ = [](PullRequest, Answer answer) { answer(View(std::string(1 << 20, 'x'))); };
   const absl::Status status = PullStatus(1 << 20);
@@ -281,10 +294,11 @@ TEST_F(Planes, AShardForWhichThereIsNoBlockFailsAlone) {
   EXPECT_TRUE(PullStatus(4).ok());
 }
 
-TEST_F(Planes, AnAddressOfVersion6IsAdvertisedInOnePairOfBrackets) {
+TEST_P(Planes, AnAddressOfVersion6IsAdvertisedInOnePairOfBrackets) {
   for (const std::string host : {"[::1]", "::1"}) {
-    auto source = MakeTcpDataPlane(loop_, "[::1]:0", host, Incarnation(7),
-                                   [](PullRequest, Answer answer) { answer(View("six!")); });
+    auto source = MakeTcpDataPlane(
+        loop_, "[::1]:0", host, Incarnation(7),
+        [](PullRequest, Answer answer) { answer(View("six!")); }, {}, {}, {}, {}, tls_);
     if (!source.ok()) GTEST_SKIP() << "no IPv6 on this machine: " << source.status();
     endpoint_ = (*source)->endpoint();
     EXPECT_THAT(endpoint_, testing::StartsWith("[::1]:"));
@@ -292,7 +306,7 @@ TEST_F(Planes, AnAddressOfVersion6IsAdvertisedInOnePairOfBrackets) {
   }
 }
 
-TEST_F(Planes, TheSourceLearnsWhoPulls) {
+TEST_P(Planes, TheSourceLearnsWhoPulls) {
   Incarnation from;
   on_pull_ = [&](PullRequest request, Answer answer) {
     from = request.from;
@@ -302,13 +316,13 @@ TEST_F(Planes, TheSourceLearnsWhoPulls) {
   EXPECT_EQ(from, Incarnation(8));
 }
 
-TEST_F(Planes, AnotherSizeIsDataLoss) {
+TEST_P(Planes, AnotherSizeIsDataLoss) {
   on_pull_ = [](PullRequest, Answer answer) { answer(View("12345")); };
   EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(PullStatus(6).code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(Planes, APeerThatDiesFailsItsPullsAndANewOneIsReached) {
+TEST_P(Planes, APeerThatDiesFailsItsPullsAndANewOneIsReached) {
   std::vector<Answer> held;
   on_pull_ = [&](PullRequest, Answer answer) { held.push_back(std::move(answer)); };
   for (int i = 0; i < 10; ++i) Pull(1, i, 4);
@@ -323,7 +337,7 @@ TEST_F(Planes, APeerThatDiesFailsItsPullsAndANewOneIsReached) {
   EXPECT_THAT(Text(got_.begin()->second.status()), HasSubstr(endpoint_));
 }
 
-TEST_F(Planes, ConnectionsToSourcesThatAreGoneKeepNoMemory) {
+TEST_P(Planes, ConnectionsToSourcesThatAreGoneKeepNoMemory) {
   on_pull_ = [](PullRequest, Answer answer) { answer(View("1234")); };
   const auto from_many = [&](int sources) {
     for (int i = 0; i < sources; ++i) {
@@ -346,7 +360,7 @@ TEST_F(Planes, ConnectionsToSourcesThatAreGoneKeepNoMemory) {
   EXPECT_EQ(pulled, 110u * 4);
 }
 
-TEST_F(Planes, DestroyedWithPullsUnderWayCallsNobody) {
+TEST_P(Planes, DestroyedWithPullsUnderWayCallsNobody) {
   std::vector<Answer> held;
   on_pull_ = [&](PullRequest, Answer answer) { held.push_back(std::move(answer)); };
   Pull(1, 0, 4);
@@ -410,7 +424,10 @@ std::string Chunk(uint64_t id, uint64_t offset, bool last, const std::string& by
   return out + bytes;
 }
 
-TEST_F(Planes, WrongBytesFromASourceAreDataLossOrUnavailable) {
+class PlanesAndRawSources : public Planes {};
+INSTANTIATE_TEST_SUITE_P(All, PlanesAndRawSources, testing::Values(false), KindOf);
+
+TEST_P(PlanesAndRawSources, WrongBytesFromASourceAreDataLossOrUnavailable) {
   const auto after = [this](std::string bytes) {
     RawSource source(std::move(bytes));
     endpoint_ = source.endpoint();
@@ -432,7 +449,7 @@ TEST_F(Planes, WrongBytesFromASourceAreDataLossOrUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST_F(Planes, AnErrorThatIsTooLongEndsTheConnectionBeforeItsBytesCome) {
+TEST_P(PlanesAndRawSources, AnErrorThatIsTooLongEndsTheConnectionBeforeItsBytesCome) {
   std::string header(kFrameHeaderBytes, '\0');
   EncodeFrameHeader({.type = data::kError, .id = 1, .length = 64 << 20}, header.data());
   RawSource source(header);
@@ -442,7 +459,7 @@ TEST_F(Planes, AnErrorThatIsTooLongEndsTheConnectionBeforeItsBytesCome) {
   EXPECT_THAT(Text(status), HasSubstr("67108864 bytes"));
 }
 
-TEST_F(Planes, AChunkThatBeganBeforeItsPullIsNotWrittenAnywhere) {
+TEST_P(PlanesAndRawSources, AChunkThatBeganBeforeItsPullIsNotWrittenAnywhere) {
   // Half of a chunk of pull 2, far longer than its 8 bytes, before pull 2 exists.
   const std::string early = Chunk(2, uint64_t{1} << 40, false, std::string(4096, 'x'));
   const std::string first = Chunk(1, 0, true, "12345678") + early.substr(0, 1024);

@@ -26,12 +26,12 @@ class ServerStream final : public FrameStream {
   // `on_pull` is called on the I/O thread for requests to the right incarnation. It answers later,
   // through Answer. `on_push`: see OnPush. `on_taken_back` is called for a request that is not
   // answered yet and whose answer nobody wants any more.
-  ServerStream(StreamSocket socket, Incarnation incarnation,
+  ServerStream(Channel channel, Incarnation incarnation,
                std::function<void(std::shared_ptr<ServerStream>, uint64_t id, PullRequest)> on_pull,
                std::function<void(ServerStream*)> on_end,
                std::shared_ptr<std::atomic<uint64_t>> served, OnPush on_push = {},
                std::function<void(PullRequest)> on_taken_back = {})
-      : FrameStream(std::move(socket)),
+      : FrameStream(std::move(channel)),
         incarnation_(incarnation),
         on_pull_(std::move(on_pull)),
         on_end_(std::move(on_end)),

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
 
 #include "base/crc32c.h"
 
@@ -25,15 +24,15 @@ constexpr std::chrono::seconds kLinger{2};
 
 }  // namespace
 
-FrameStream::FrameStream(StreamSocket socket)
-    : socket_(std::move(socket)),
-      peer_(PeerName(socket_)),
-      linger_(socket_.get_executor()),
+FrameStream::FrameStream(Channel channel)
+    : channel_(std::move(channel)),
+      peer_(PeerName(channel_.socket())),
+      linger_(channel_.socket().get_executor()),
       in_(kBufferBytes) {}
 
 void FrameStream::WatchHost(std::chrono::milliseconds silence) {
   const auto set = [&](int option, int value) {
-    (void)setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
+    (void)setsockopt(channel_.socket().native_handle(), IPPROTO_TCP, option, &value, sizeof value);
   };
   // The kernel probes each second while the link is idle. The last option bounds the probes, and
   // the time that sent bytes may stay unacknowledged.
@@ -43,12 +42,13 @@ void FrameStream::WatchHost(std::chrono::milliseconds silence) {
 }
 
 bool FrameStream::peer_has_gone() {
-  pollfd end{socket_.native_handle(), POLLRDHUP, 0};
+  pollfd end{channel_.socket().native_handle(), POLLRDHUP, 0};
   return !closed_ && poll(&end, 1, 0) == 1;
 }
 
 void FrameStream::Start() {
-  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Read(); });
+  boost::asio::post(channel_.socket().get_executor(),
+                    [self = shared_from_this()] { self->Read(); });
 }
 
 void FrameStream::Read() {
@@ -58,10 +58,10 @@ void FrameStream::Read() {
   if (in_payload_ && in_begin_ == in_end_ && header_.length - done_ >= kDirectBytes) {
     into_ = Destination(header_, done_);
     into_ = into_.first(std::min<size_t>(into_.size(), header_.length - done_));
-    socket_.async_read_some(boost::asio::buffer(into_.data(), into_.size()),
-                            [self = shared_from_this()](const error_code& error, size_t count) {
-                              self->OnRead(error, count, true);
-                            });
+    channel_.ReadSome(boost::asio::buffer(into_.data(), into_.size()),
+                      [self = shared_from_this()](const error_code& error, size_t count) {
+                        self->OnRead(error, count, true);
+                      });
     return;
   }
   if (in_begin_ > 0) {
@@ -69,10 +69,10 @@ void FrameStream::Read() {
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
-  socket_.async_read_some(boost::asio::buffer(in_.data() + in_end_, in_.size() - in_end_),
-                          [self = shared_from_this()](const error_code& error, size_t count) {
-                            self->OnRead(error, count, false);
-                          });
+  channel_.ReadSome(boost::asio::buffer(in_.data() + in_end_, in_.size() - in_end_),
+                    [self = shared_from_this()](const error_code& error, size_t count) {
+                      self->OnRead(error, count, false);
+                    });
 }
 
 void FrameStream::ReadOn() {
@@ -160,7 +160,7 @@ bool FrameStream::EndFrame() {
 void FrameStream::Kick() {
   if (kicked_ || writing_ || closed_) return;
   kicked_ = true;
-  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  boost::asio::post(channel_.socket().get_executor(), [self = shared_from_this()] {
     self->kicked_ = false;
     self->Write();
   });
@@ -208,9 +208,9 @@ void FrameStream::Write() {
   if (from < small_.size()) buffers_.emplace_back(small_.data() + from, small_.size() - from);
   writing_ = true;
   batch_bytes_ = bytes;
-  boost::asio::async_write(
-      socket_, buffers_,
-      [self = shared_from_this()](const error_code& error, size_t) { self->OnWritten(error); });
+  channel_.Write(buffers_, [self = shared_from_this()](const error_code& error, size_t) {
+    self->OnWritten(error);
+  });
 }
 
 void FrameStream::OnWritten(const error_code& error) {
@@ -223,9 +223,11 @@ void FrameStream::OnWritten(const error_code& error) {
 }
 
 void FrameStream::AfterLastWrite() {
-  if (!finishing_) return;
-  error_code ignored;
-  socket_.shutdown(StreamSocket::shutdown_send, ignored);
+  if (!finishing_ || std::exchange(told_end_, true)) return;
+  channel_.EndWriting([self = shared_from_this()] {
+    error_code ignored;
+    if (!self->closed_) self->channel_.socket().shutdown(StreamSocket::shutdown_send, ignored);
+  });
 }
 
 void FrameStream::FinishAndClose() {
@@ -243,7 +245,7 @@ void FrameStream::CloseNow() {
   closed_ = true;
   linger_.cancel();
   error_code ignored;
-  socket_.close(ignored);
+  channel_.socket().close(ignored);
 }
 
 void FrameStream::Fail(absl::Status status) {

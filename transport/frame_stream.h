@@ -38,7 +38,7 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
     std::optional<uint32_t> crc = std::nullopt;
   };
 
-  explicit FrameStream(StreamSocket socket);
+  explicit FrameStream(Channel channel);
   virtual ~FrameStream() = default;
   FrameStream(const FrameStream&) = delete;
   FrameStream& operator=(const FrameStream&) = delete;
@@ -59,12 +59,14 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   void WatchHost(std::chrono::milliseconds silence);
 
   const std::string& peer() const { return peer_; }
+  // Who the peer is; nullopt: nobody knows, since there is no TLS.
+  const std::optional<Subject>& subject() const { return channel_.peer(); }
   bool closed() const { return closed_; }
   // The bytes taken from NextFrame and not yet written.
   size_t batch_bytes() const { return batch_bytes_; }
   // Returns whether the peer has closed its end, even if bytes that it sent before were not read.
   bool peer_has_gone();
-  boost::asio::any_io_executor executor() { return socket_.get_executor(); }
+  boost::asio::any_io_executor executor() { return channel_.socket().get_executor(); }
 
  protected:
   // Returns the next frame to send; false: there is none now.
@@ -109,11 +111,12 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   static constexpr size_t kBatchBytes = 1 << 20;
   static constexpr size_t kBatchFrames = 512;
 
-  StreamSocket socket_;
+  Channel channel_;
   const std::string peer_;
   boost::asio::steady_timer linger_;
   bool closed_ = false;
   bool finishing_ = false;
+  bool told_end_ = false;  // the peer is told that nothing more comes
   bool kicked_ = false;
   bool writing_ = false;
   bool write_failed_ = false;

@@ -31,7 +31,7 @@ void CallMovedOut(const std::weak_ptr<void>& owner_alive, F& slot, Args&&... arg
 // The stream of one link. It outlives the link while reads and writes are pending.
 class LinkStream final : public FrameStream {
  public:
-  LinkStream(EventLoop& loop, StreamSocket socket) : FrameStream(std::move(socket)), loop_(loop) {}
+  LinkStream(EventLoop& loop, Channel channel) : FrameStream(std::move(channel)), loop_(loop) {}
 
   void set_owner(Link* owner, std::weak_ptr<void> alive) {
     owner_ = owner;
@@ -119,8 +119,8 @@ class LinkStream final : public FrameStream {
 // A link over a socket.
 class SocketLink final : public Link {
  public:
-  SocketLink(EventLoop& loop, StreamSocket socket)
-      : stream_(std::make_shared<LinkStream>(loop, std::move(socket))) {
+  SocketLink(EventLoop& loop, Channel channel)
+      : stream_(std::make_shared<LinkStream>(loop, std::move(channel))) {
     stream_->set_owner(this, alive_);
     stream_->Start();
   }
@@ -129,6 +129,7 @@ class SocketLink final : public Link {
   size_t queued_bytes() const override { return stream_->queued(); }
   void Close() override { stream_->End(); }
   std::string peer() const override { return stream_->peer(); }
+  std::optional<Subject> subject() const override { return stream_->subject(); }
   void WatchHost() override { stream_->WatchHost(kHostSilence); }
   void LimitFrames(size_t bytes) override { stream_->set_max_payload(bytes); }
 
@@ -141,8 +142,11 @@ class SocketLink final : public Link {
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   Acceptor(EventLoop& loop, tcp::acceptor acceptor,
-           std::function<void(std::unique_ptr<Link>)> on_accept)
-      : loop_(loop), acceptor_(std::move(acceptor)), on_accept_(std::move(on_accept)) {
+           std::function<void(std::unique_ptr<Link>)> on_accept, const TlsUse& tls)
+      : loop_(loop),
+        acceptor_(std::move(acceptor)),
+        on_accept_(std::move(on_accept)),
+        handshakes_(std::in_place, tls) {
     error_code ignored;
     port_ = acceptor_.local_endpoint(ignored).port();
   }
@@ -151,9 +155,14 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
                                                        tcp::socket socket) {
       if (self->on_accept_ == nullptr || !self->acceptor_.is_open()) return;
       if (!error) {
-        RunTimed("link accept", [&] {
-          self->on_accept_(std::make_unique<SocketLink>(self->loop_, Neutral(std::move(socket))));
-        });
+        self->handshakes_->Start(
+            Neutral(std::move(socket)), [weak = self->weak_from_this()](Channel channel) {
+              const auto self = weak.lock();
+              if (self == nullptr || !self->acceptor_.is_open()) return;
+              RunTimed("link accept", [&] {
+                self->on_accept_(std::make_unique<SocketLink>(self->loop_, std::move(channel)));
+              });
+            });
       }
       if (error && error != boost::asio::error::connection_aborted) {
         // Probably out of descriptors: other connections must close first.
@@ -175,6 +184,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   void Close() {
     error_code ignored;
     acceptor_.close(ignored);
+    handshakes_.reset();
   }
   int port() const { return port_; }
 
@@ -182,6 +192,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   EventLoop& loop_;
   tcp::acceptor acceptor_;
   const std::function<void(std::unique_ptr<Link>)> on_accept_;
+  std::optional<Handshakes> handshakes_;  // until closed
   int port_ = 0;
   bool resting_ = false;  // the log says that connections cannot be accepted
 };
@@ -200,22 +211,23 @@ class TcpServer final : public LinkServer {
 }  // namespace
 
 void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::milliseconds timeout,
-                absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done) {
+                absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done,
+                const TlsUse& tls) {
   ConnectSocket(
-      loop.io_context(), host_port, timeout,
-      [&loop, done = std::move(done)](absl::StatusOr<StreamSocket> socket) mutable {
-        if (!socket.ok()) return done(socket.status());
+      loop.io_context(), host_port, timeout, tls,
+      [&loop, done = std::move(done)](absl::StatusOr<Channel> channel) mutable {
+        if (!channel.ok()) return done(channel.status());
         RunTimed("link connected", [&] {
-          done(std::unique_ptr<Link>(std::make_unique<SocketLink>(loop, *std::move(socket))));
+          done(std::unique_ptr<Link>(std::make_unique<SocketLink>(loop, *std::move(channel))));
         });
       });
 }
 
 absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(
     EventLoop& loop, const std::string& host_port,
-    std::function<void(std::unique_ptr<Link>)> on_accept) {
+    std::function<void(std::unique_ptr<Link>)> on_accept, const TlsUse& tls) {
   FAIRWAY_ASSIGN_OR_RETURN(auto socket, Listen(loop.io_context(), host_port));
-  auto acceptor = std::make_shared<Acceptor>(loop, std::move(socket), std::move(on_accept));
+  auto acceptor = std::make_shared<Acceptor>(loop, std::move(socket), std::move(on_accept), tls);
   acceptor->Start();
   return std::make_unique<TcpServer>(std::move(acceptor));
 }

@@ -19,6 +19,7 @@
 #include "async/event_loop.h"
 #include "base/status.h"
 #include "transport/frame.h"
+#include "transport/tls.h"
 
 namespace fairway {
 
@@ -56,6 +57,8 @@ class Link {
   // Sends the queued frames, then closes. `on_closed` comes.
   virtual void Close() = 0;
   virtual std::string peer() const = 0;  // "127.0.0.1:4711", for messages
+  // Who the peer has proved to be; nullopt: nobody asked, since there is no TLS.
+  virtual std::optional<Subject> subject() const { return std::nullopt; }
   // From now on the link closes with DEADLINE_EXCEEDED if the peer's host has acknowledged nothing
   // for kHostSilence. The kernels of both hosts watch this, so a stopped or busy process does not
   // count as a silent host, unless its socket is full. Use it for links that carry next to nothing.
@@ -72,9 +75,10 @@ class Link {
 };
 
 // Connects in the background; `done` runs in the loop. UNAVAILABLE, with the address: no answer
-// within `timeout`.
+// within `timeout`, or no TLS with a peer that is as `tls` wants it.
 void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::milliseconds timeout,
-                absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done);
+                absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done,
+                const TlsUse& tls = {});
 
 // A listening port. Loop-confined.
 class LinkServer {
@@ -83,11 +87,11 @@ class LinkServer {
   virtual int port() const = 0;
 };
 
-// Listens at "host:port" (port 0: any free one). `on_accept` runs in the loop. ALREADY_EXISTS names
-// the port that is taken.
+// Listens at "host:port" (port 0: any free one). `on_accept` runs in the loop, with `tls` once the
+// peer is known to be as it says. ALREADY_EXISTS names the port that is taken.
 absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(
     EventLoop& loop, const std::string& host_port,
-    std::function<void(std::unique_ptr<Link>)> on_accept);
+    std::function<void(std::unique_ptr<Link>)> on_accept, const TlsUse& tls = {});
 
 // Wraps an already connected stream socket (a socketpair to a child).
 std::unique_ptr<Link> AdoptSocket(EventLoop& loop, int fd);

@@ -18,6 +18,7 @@
 
 #include "async/run_until.h"
 #include "base/crc32c.h"
+#include "identity/files_for_test.h"
 #include "transport/frame.h"
 #include "transport/in_process.h"
 
@@ -49,7 +50,7 @@ struct Seen {
   }
 };
 
-enum class Kind { kTcp, kUnix, kInProcess };
+enum class Kind { kTcp, kTls, kUnix, kInProcess };
 
 class Links : public testing::TestWithParam<Kind> {
  protected:
@@ -62,17 +63,23 @@ class Links : public testing::TestWithParam<Kind> {
       a_ = AdoptSocket(loop_, fds[0]);
       b_ = AdoptSocket(loop_, fds[1]);
     } else {
-      auto server = ListenTcp(loop_, "127.0.0.1:0", [this](std::unique_ptr<Link> link) {
-        b_ = std::move(link);
-        at_b_.Watch(*b_);
-      });
+      const bool tls = GetParam() == Kind::kTls;
+      auto server = ListenTcp(
+          loop_, "127.0.0.1:0",
+          [this](std::unique_ptr<Link> link) {
+            b_ = std::move(link);
+            at_b_.Watch(*b_);
+          },
+          tls ? TlsUse{files_.Controller(), Role::kWorker} : TlsUse{});
       ASSERT_TRUE(server.ok()) << server.status();
-      ConnectTcp(loop_, fmt::format("127.0.0.1:{}", (*server)->port()), seconds(10),
-                 [this](auto link) {
-                   ASSERT_TRUE(link.ok()) << link.status();
-                   a_ = *std::move(link);
-                   at_a_.Watch(*a_);
-                 });
+      ConnectTcp(
+          loop_, fmt::format("127.0.0.1:{}", (*server)->port()), seconds(10),
+          [this](auto link) {
+            ASSERT_TRUE(link.ok()) << link.status();
+            a_ = *std::move(link);
+            at_a_.Watch(*a_);
+          },
+          tls ? TlsUse{files_.Worker("w0"), Role::kController} : TlsUse{});
       ASSERT_TRUE(RunUntil(loop_, [this] { return a_ != nullptr && b_ != nullptr; }));
     }
     at_a_.Watch(*a_);
@@ -87,12 +94,14 @@ class Links : public testing::TestWithParam<Kind> {
     loop_.Run();
   }
 
+  CertificateFiles files_;
   EventLoop loop_;
   std::unique_ptr<Link> a_, b_;
   Seen at_a_, at_b_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Links, testing::Values(Kind::kTcp, Kind::kUnix, Kind::kInProcess));
+INSTANTIATE_TEST_SUITE_P(All, Links,
+                         testing::Values(Kind::kTcp, Kind::kTls, Kind::kUnix, Kind::kInProcess));
 
 TEST_P(Links, AChecksumThatIsKnownIsNotWorkedOutAgain) {
   if (GetParam() == Kind::kInProcess) GTEST_SKIP() << "there is none";

@@ -87,6 +87,12 @@ std::vector<std::string> ChildArgv(const WorkerFlags& flags, std::string_view ro
       fmt::format("--compile-memory-limit={}", flags.compile_memory_limit),
       fmt::format("--compile-programs={}", flags.compile_programs),
       fmt::format("--life-fd={}", life_fd)};
+  // Compile processes run clients' programs, and connect to nobody: they get no key.
+  if (role == "executor") {
+    out.push_back("--tls-ca=" + flags.tls.ca);
+    out.push_back("--tls-certificate=" + flags.tls.certificate);
+    out.push_back("--tls-key=" + flags.tls.key);
+  }
   for (const std::string& option : flags.plugin_options) out.push_back("--plugin-option=" + option);
   for (const std::string& library : flags.preload) out.push_back("--preload=" + library);
   return out;
@@ -159,6 +165,9 @@ int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
   config.compile.warm = flags.compile_warm;
   config.compile.programs = flags.compile_programs;
   config.compile.limits = LimitsOf(flags);
+  auto tls = LoadTls(flags.tls, Role::kWorker);
+  if (!tls.ok()) return BadFlag(Text(tls.status()));
+  config.tls = *std::move(tls);
   config.child_env = ChildEnv(pjrt);
   config.drain_limit = flags.drain_limit;
   config.compile_limit = flags.compile_limit;
@@ -304,6 +313,9 @@ int RunExecutorRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   const auto open = Open(flags, pjrt);
   if (const int* code = std::get_if<int>(&open)) return *code;
   ExecutorConfig config;
+  auto tls = LoadTls(flags.tls, Role::kWorker);
+  if (!tls.ok()) return BadFlag(Text(tls.status()));
+  config.tls = *std::move(tls);
   config.controller = flags.controller;
   config.worker = flags.name;
   config.island = flags.island;

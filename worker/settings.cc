@@ -102,6 +102,7 @@ void DeclareFlags(Config& config, WorkerFlags& flags) {
               "8 and is started again");
   config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
   AddCompileFlags(config, flags);
+  DeclareTlsFlags(config, &flags.tls);
   config.Flag("life-fd", &flags.life_fd,
               "Inherited descriptor; its end of file ends this process. -1: none");
 }
@@ -181,6 +182,7 @@ absl::Status CheckFlags(const WorkerFlags& flags) {
   if (flags.island.empty())
     return InvalidArgument("--island is empty; expected a name, as island0");
   FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
+  FAIRWAY_RETURN_IF_ERROR(LoadTls(flags.tls, Role::kWorker).status());
   // Without a plugin, the process that wants to load it says so.
   return flags.plugin.empty() ? absl::OkStatus() : PjrtConfigOf(flags).status();
 }

@@ -11,6 +11,7 @@
 
 #include "base/config.h"
 #include "base/status.h"
+#include "identity/tls_flags.h"
 #include "worker/executor/runtime/pjrt/config.h"
 
 namespace fairway {
@@ -46,6 +47,7 @@ struct WorkerFlags {
   int compile_processes = 4;
   int compile_warm = 2;
   int compile_programs = 16;
+  TlsFiles tls;
   int life_fd = -1;
 };
 

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "client/cli/check_config.h"
 #include "client/cli/commands.h"
+#include "client/cli/identity.h"
 #include "client/cli/run.h"
 #include "client/cli/up.h"
 
@@ -24,9 +25,12 @@ constexpr std::string_view kHelp =
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
     "  config  try a settings file: fairway config check FILE\n"
+    "  init    make the CA of a cluster for TLS: fairway init DIRECTORY\n"
+    "  issue   make a worker's certificate: fairway issue NAME --from DIRECTORY\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
-    "fairway COMMAND --help lists the flags of a command. All but up, config and bench take "
+    "fairway COMMAND --help lists the flags of a command. All but up, config, init, issue and "
+    "bench take "
     "--controller "
     "HOST[:PORT]\n"
     "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER).\n";
@@ -42,6 +46,8 @@ int main(int argc, char** argv) {
   if (command == "restart") return fairway::RunRestart(argc - 1, argv + 1);
   if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
+  if (command == "init") return fairway::RunInit(argc - 1, argv + 1);
+  if (command == "issue") return fairway::RunIssue(argc - 1, argv + 1);
   if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
     fmt::print("{}", kHelp);
@@ -52,8 +58,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}", kHelp);
   } else {
     fmt::print(stderr,
-               "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, "
-               "bench; --help tells "
+               "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, init, "
+               "issue, bench; --help tells "
                "more)\n",
                command);
   }

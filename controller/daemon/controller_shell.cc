@@ -64,7 +64,7 @@ absl::Status ControllerShell::Listen() {
   auto data = MakeTcpDataPlane(
       loop_, HostPort(options_.bind, options_.data_port), options_.bind, incarnation_,
       [this](PullRequest request, DataPlane::Answer answer) { Serve(request, std::move(answer)); },
-      options_.spool);
+      options_.spool, {}, {}, {}, TlsUse{options_.tls, std::nullopt});
   if (!data.ok()) return Annotate(data.status(), fmt::format("--data-port={}", options_.data_port));
   data_plane_ = *std::move(data);
   const std::string endpoint = data_plane_->endpoint();
@@ -86,8 +86,10 @@ absl::Status ControllerShell::Listen() {
   };
   WorkerHubEvents* const events = this;
   hub_ = std::make_unique<WorkerHub>(loop_, hub, events, [this] { return clock_.now(); });
-  auto server = ListenTcp(loop_, HostPort(options_.bind, options_.link_port),
-                          [this](std::unique_ptr<Link> link) { hub_->Accept(std::move(link)); });
+  auto server = ListenTcp(
+      loop_, HostPort(options_.bind, options_.link_port),
+      [this](std::unique_ptr<Link> link) { hub_->Accept(std::move(link)); },
+      TlsUse{options_.tls, Role::kWorker});
   if (!server.ok())
     return Annotate(server.status(), fmt::format("--link-port={}", options_.link_port));
   link_server_ = *std::move(server);

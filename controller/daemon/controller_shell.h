@@ -42,6 +42,7 @@ struct ControllerOptions {
   int64_t launcher_pid = 0;
   Spool spool;  // for bytes that clients fetch
   ClusterOptions cluster;
+  std::shared_ptr<TlsIdentity> tls;  // of links and the data port; nullptr: without TLS
 };
 
 // Loop-confined.

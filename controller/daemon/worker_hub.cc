@@ -154,7 +154,25 @@ void WorkerHub::Malformed(Peer& peer, const absl::Status& status) {
   if (role == Role::kSupervisor) SupervisorEnded(peer);
 }
 
+std::optional<std::string> WorkerHub::WorkerOf(const v1::ToController& message) const {
+  if (message.has_register_executor()) return message.register_executor().spec().worker();
+  if (message.has_register_worker()) return message.register_worker().worker();
+  if (message.has_pulse()) return message.pulse().worker();
+  if (!message.has_resume_executor()) return std::nullopt;
+  const auto executor = executors_.find(ExecutorId(message.resume_executor().executor()));
+  if (executor == executors_.end()) return std::nullopt;
+  return executor->second->spec.worker;
+}
+
 void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
+  const std::optional<Subject> proved = peer.link->subject();
+  const std::optional<std::string> worker = WorkerOf(message);
+  if (proved && worker && proved->name != *worker) {
+    return FencePeer(
+        peer, fmt::format("it calls itself worker '{}', and its certificate (--tls-certificate) is "
+                          "that of worker '{}': use one name in --name and in the certificate",
+                          BoundedText(*worker, 200), proved->name));
+  }
   if (message.has_register_executor()) return OnRegisterExecutor(peer, message.register_executor());
   if (message.has_resume_executor()) return OnResumeExecutor(peer, message.resume_executor());
   if (message.has_register_worker()) return OnRegisterWorker(peer, message.register_worker());

@@ -178,6 +178,8 @@ class WorkerHub {
   void Malformed(Peer& peer, const absl::Status& status);
   // Has another thread parse it. Messages behind it may overtake it.
   void TakeLarge(const Peer& peer, Frame frame);
+  // The worker that a first message is about; nullopt: it is none, or its executor is not known.
+  std::optional<std::string> WorkerOf(const v1::ToController& message) const;
   void OnFirst(Peer& peer, const v1::ToController& message);
   void OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message);
   // An executor whose connection broke has another one.

@@ -32,7 +32,7 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
       runtime_(runtime),
       blocking_("fairway-block", kBlockingThreads),
       launches_(runtime, runtime->info().num_devices),
-      link_(loop, config_.controller,
+      link_(loop, config_.controller, config_.tls,
             {.on_open = [this] { OnOpen(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
              .on_log_frame = [this](const std::string& frame) { OnLogFrame(frame); },
@@ -90,10 +90,11 @@ absl::Status ExecutorProcess::Register() {
   std::vector<BlockingPool*> buffer_makers;
   for (const auto& pool : buffer_makers_) buffer_makers.push_back(pool.get());
   FAIRWAY_ASSIGN_OR_RETURN(
-      session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_,
-                                       config_.island_workers, client_calls_, buffer_makers},
-                                      incarnation, config_.data_bind, AdvertisedHost(),
-                                      [this](Report report) { SendReport(report); }));
+      session_,
+      ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_, config_.island_workers,
+                             client_calls_, buffer_makers, config_.tls},
+                            incarnation, config_.data_bind, AdvertisedHost(),
+                            [this](Report report) { SendReport(report); }));
   const RuntimeInfo& info = runtime_->info();
   if (config_.life_fd >= 0) {
     v1::ExecutorStarted started;

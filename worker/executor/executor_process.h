@@ -25,7 +25,8 @@ namespace fairway {
 
 // The configuration of an executor process, from its flags.
 struct ExecutorConfig {
-  std::string controller;  // host:port of the link port
+  std::string controller;            // host:port of the link port
+  std::shared_ptr<TlsIdentity> tls;  // of the link and the data port; nullptr: without TLS
   std::string worker;
   std::string island;
   int island_workers = 1;

@@ -38,7 +38,8 @@ absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(
           [exchanges = session->exchanges_](const PushName& name, std::shared_ptr<Blob>& bytes) {
             return exchanges->OnPush(name, bytes);
           },
-          [s = session.get()](PullRequest request) { s->OnTakenBack(request); }));
+          [s = session.get()](PullRequest request) { s->OnTakenBack(request); },
+          TlsUse{context.tls, std::nullopt}));
   session->exchanges_->Open(session->plane_.get());
   if (context.launches != nullptr) {
     session->exchanges_->BeforeLongWaits(context.launches->FlushGangEnds());

@@ -44,6 +44,7 @@ class ExecutorSession final : public ExecutorActions {
     // By device: the pool that makes its buffers, if that may wait for memory
     // (RuntimeInfo::memory_waits); else empty and `blocking` makes them.
     std::vector<BlockingPool*> buffer_makers = {};
+    std::shared_ptr<TlsIdentity> tls = nullptr;  // of the data port; nullptr: without TLS
   };
   // Totals of this registration, for heartbeats.
   struct Counters {

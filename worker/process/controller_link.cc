@@ -20,10 +20,12 @@ double Seconds(LinkLife::Time duration) { return std::chrono::duration<double>(d
 
 }  // namespace
 
-ControllerLink::ControllerLink(EventLoop& loop, std::string controller, Handler handler,
+ControllerLink::ControllerLink(EventLoop& loop, std::string controller,
+                               std::shared_ptr<TlsIdentity> tls, Handler handler,
                                milliseconds stalled_after)
     : loop_(loop),
       controller_(std::move(controller)),
+      tls_{std::move(tls), Role::kController},
       handler_(std::move(handler)),
       life_(stalled_after) {}
 
@@ -33,10 +35,12 @@ void ControllerLink::Connect() {
 
 void ControllerLink::Dial(uint64_t dial) {
   if (dial != dial_) return;
-  ConnectTcp(loop_, controller_, kConnectTimeout,
-             [this, dial](absl::StatusOr<std::unique_ptr<Link>> link) {
-               if (dial == dial_) OnConnected(std::move(link));
-             });
+  ConnectTcp(
+      loop_, controller_, kConnectTimeout,
+      [this, dial](absl::StatusOr<std::unique_ptr<Link>> link) {
+        if (dial == dial_) OnConnected(std::move(link));
+      },
+      tls_);
 }
 
 void ControllerLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {

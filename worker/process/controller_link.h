@@ -37,8 +37,9 @@ class ControllerLink {
   };
 
   // `controller`: host:port of its link port. `stalled_after`: the silence after which it is said
-  // once to be stalled.
-  ControllerLink(EventLoop& loop, std::string controller, Handler handler,
+  // once to be stalled. `tls`: this worker's identity, or nullptr.
+  ControllerLink(EventLoop& loop, std::string controller, std::shared_ptr<TlsIdentity> tls,
+                 Handler handler,
                  std::chrono::milliseconds stalled_after = std::chrono::seconds(3));
 
   // Connects: the first time at once, later after a pause that doubles until a registration holds.
@@ -70,6 +71,7 @@ class ControllerLink {
 
   EventLoop& loop_;
   const std::string controller_;
+  const TlsUse tls_;
   const Handler handler_;
   std::unique_ptr<Link> link_;
   LinkLife life_;

@@ -61,7 +61,7 @@ TEST(ControllerLinkTest, TheSilenceOfTheControllerIsLoggedOnceUntilItIsHeardAgai
   std::string ended;
   ControllerLink* made = nullptr;
   ControllerLink link(
-      loop, fmt::format("127.0.0.1:{}", (*server)->port()),
+      loop, fmt::format("127.0.0.1:{}", (*server)->port()), nullptr,
       {.on_open = [] {},
        .on_message = [&](const v1::FromController&) { made->StartHeartbeats(1, 60000); },
        .on_log_frame = nullptr,

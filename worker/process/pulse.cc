@@ -13,14 +13,20 @@ constexpr std::chrono::milliseconds kPauseBeforeRedial{1000};
 
 }  // namespace
 
-Pulse::Pulse(EventLoop& loop, std::string controller, v1::Pulse message)
-    : loop_(loop), controller_(std::move(controller)), message_(std::move(message)) {}
+Pulse::Pulse(EventLoop& loop, std::string controller, std::shared_ptr<TlsIdentity> tls,
+             v1::Pulse message)
+    : loop_(loop),
+      controller_(std::move(controller)),
+      tls_{std::move(tls), Role::kController},
+      message_(std::move(message)) {}
 
 void Pulse::Start() {
-  ConnectTcp(loop_, controller_, kPulseConnectTimeout,
-             [this, attempt = ++attempt_](absl::StatusOr<std::unique_ptr<Link>> link) {
-               if (attempt == attempt_) OnConnected(std::move(link));
-             });
+  ConnectTcp(
+      loop_, controller_, kPulseConnectTimeout,
+      [this, attempt = ++attempt_](absl::StatusOr<std::unique_ptr<Link>> link) {
+        if (attempt == attempt_) OnConnected(std::move(link));
+      },
+      tls_);
 }
 
 void Pulse::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {

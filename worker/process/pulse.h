@@ -18,8 +18,9 @@ namespace fairway {
 // Owned by Supervisor. Loop-confined; lives as long as its loop runs.
 class Pulse {
  public:
-  // `controller`: host:port of its link port.
-  Pulse(EventLoop& loop, std::string controller, v1::Pulse message);
+  // `controller`: host:port of its link port. `tls`: this worker's identity, or nullptr.
+  Pulse(EventLoop& loop, std::string controller, std::shared_ptr<TlsIdentity> tls,
+        v1::Pulse message);
 
   // The controller has registered the worker. Connects, even if a connection stands: the controller
   // may have given that one up, which shows here only later. Connects again after each end.
@@ -30,6 +31,7 @@ class Pulse {
 
   EventLoop& loop_;
   const std::string controller_;
+  const TlsUse tls_;
   const v1::Pulse message_;
   uint64_t attempt_ = 0;  // the latest; the others have ended, or end when it has connected
   std::shared_ptr<Link> link_;

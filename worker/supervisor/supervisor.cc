@@ -39,13 +39,13 @@ Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
       config_(std::move(config)),
       incarnation_(RandomIncarnation()),
       account_(config_.restarts),
-      link_(loop, config_.controller,
+      link_(loop, config_.controller, config_.tls,
             {.on_open = [this] { Register(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
              .on_log_frame = nullptr,
              .on_end = [this](const std::string& why, bool) { OnLinkEnd(why); },
              .fill_heartbeat = [](v1::Heartbeat&) {}}),
-      pulse_(loop, config_.controller, PulseOf(config_.worker)) {}
+      pulse_(loop, config_.controller, config_.tls, PulseOf(config_.worker)) {}
 
 Supervisor::~Supervisor() = default;
 

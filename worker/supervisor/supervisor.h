@@ -24,7 +24,8 @@ namespace fairway {
 
 // The configuration of a supervisor, from the worker's flags.
 struct SupervisorConfig {
-  std::string controller;  // host:port of the link port
+  std::string controller;            // host:port of the link port
+  std::shared_ptr<TlsIdentity> tls;  // nullptr: without TLS
   std::string worker;
   std::string island;
   std::vector<std::string> executor_argv;

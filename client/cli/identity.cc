@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/identity.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "base/config.h"
+#include "client/cli/process.h"
+#include "identity/certificates.h"
+
+namespace fairway {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kMostDays = 36500;
+constexpr int kDaysOfCa = 3650;
+
+int Fail(std::string_view command, const absl::Status& status) {
+  fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
+  return kExitFailed;
+}
+
+// Writes a file that only its owner can reach, whole or not at all. A file that was there is
+// replaced.
+absl::Status WritePrivate(const std::string& path, const std::string& text) {
+  const std::string fresh = path + ".new";
+  const auto failed = [&] {
+    const absl::Status status =
+        Error(absl::StatusCode::kUnavailable, "cannot write {}: {}", path, std::strerror(errno));
+    ::unlink(fresh.c_str());
+    return status;
+  };
+  const OwnedFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return failed();
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t put = ::write(file.get(), text.data() + at, text.size() - at);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return failed();
+    at += static_cast<size_t>(put);
+  }
+  if (::fsync(file.get()) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) return failed();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream out;
+  if (!file || !(out << file.rdbuf())) {
+    return Error(absl::StatusCode::kNotFound,
+                 "cannot read {}: {}; --from takes the directory that `fairway init` made", path,
+                 std::strerror(errno));
+  }
+  return out.str();
+}
+
+absl::Status MakePrivateDirectory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error || ::chmod(path.c_str(), 0700) != 0) {
+    return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", path,
+                 error ? error.message() : std::strerror(errno));
+  }
+  return absl::OkStatus();
+}
+
+std::chrono::hours Days(int days) { return std::chrono::hours(24) * days; }
+
+absl::Status CheckDays(int days) {
+  if (days < 1 || days > kMostDays)
+    return InvalidArgument("--days is {}, not 1 to {}", days, kMostDays);
+  return absl::OkStatus();
+}
+
+absl::Status Init(const std::string& directory, int days) {
+  const std::string ca_key = directory + "/ca.key";
+  if (std::filesystem::exists(ca_key)) {
+    return Error(absl::StatusCode::kAlreadyExists,
+                 "{} has a CA, which the certificates of its cluster need; give another directory",
+                 directory);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const Certified ca, MakeAuthority(Days(kDaysOfCa)));
+  FAIRWAY_ASSIGN_OR_RETURN(const Certified controller,
+                           MakeCertificate(ca, {Role::kController, ""}, Days(days)));
+  FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(directory));
+  const std::string here = std::filesystem::absolute(directory).lexically_normal().string();
+  const std::string settings = fmt::format(
+      "[controller]\ntls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
+      "tls-key = '{0}/controller.key'\n",
+      here);
+  // The CA's key comes last: without it the next try begins anew.
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/ca.pem", ca.certificate));
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.pem", controller.certificate));
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.key", controller.key));
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/fairway.toml", settings));
+  return WritePrivate(ca_key, ca.key);
+}
+
+absl::Status Issue(const std::string& name, const std::string& from, const std::string& to,
+                   int days) {
+  Certified ca;
+  FAIRWAY_ASSIGN_OR_RETURN(ca.certificate, ReadText(from + "/ca.pem"));
+  FAIRWAY_ASSIGN_OR_RETURN(ca.key, ReadText(from + "/ca.key"));
+  const auto made = MakeCertificate(ca, {Role::kWorker, name}, Days(days));
+  if (!made.ok()) return Annotate(made.status(), from);
+  FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/ca.pem", ca.certificate));
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.pem", made->certificate));
+  return WritePrivate(to + "/worker.key", made->key);
+}
+
+}  // namespace
+
+int RunInit(int argc, const char* const* argv) {
+  std::string directory;
+  int days = 365;
+  Config config("fairway init", "Makes the CA of a cluster and its controller's certificate.");
+  config.Positional("DIRECTORY", &directory, "A new directory for them");
+  config.Flag("days", &days, "Days for which the controller's certificate is valid");
+  config.Check([&] {
+    return directory.empty() ? InvalidArgument("expected `fairway init DIRECTORY`")
+                             : CheckDays(days);
+  });
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  if (const absl::Status status = Init(directory, days); !status.ok()) return Fail("init", status);
+  fmt::print(
+      "{0} has the CA of a new cluster. Whoever reads {0}/ca.key can pass for any of its daemons: "
+      "keep it safe.\nNext, start the controller:\n"
+      "  fairway-controller --config {0}/fairway.toml --bind ADDRESS\n"
+      "and for each worker make a certificate:\n  fairway issue NAME --from {0}\n",
+      directory);
+  return 0;
+}
+
+int RunIssue(int argc, const char* const* argv) {
+  std::string name, from, to;
+  int days = 365;
+  Config config("fairway issue", "Makes the certificate of a worker.");
+  config.Positional("NAME", &name, "The worker's --name");
+  config.Flag("from", &from, "The directory that `fairway init` made");
+  config.Flag("to", &to, "A directory for what the worker needs; default: NAME in that directory");
+  config.Flag("days", &days, "Days for which the certificate is valid");
+  config.Check([&] {
+    if (name.empty() || from.empty())
+      return InvalidArgument("expected `fairway issue NAME --from DIRECTORY`");
+    FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf({Role::kWorker, name})).status());
+    return CheckDays(days);
+  });
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  if (to.empty()) to = from + "/" + name;
+  if (const absl::Status status = Issue(name, from, to, days); !status.ok())
+    return Fail("issue", status);
+  fmt::print(
+      "{0} has what worker {1} needs. Move it to its host, and start the worker there:\n"
+      "  fairway-worker --name {1} --controller CONTROLLER:29002 --data-bind ADDRESS:0 --tls-ca "
+      "{0}/ca.pem --tls-certificate {0}/worker.pem --tls-key {0}/worker.key\n",
+      to, name);
+  return 0;
+}
+
+}  // namespace fairway

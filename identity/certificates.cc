@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "identity/certificates.h"
+
+#include <openssl/bn.h>
+#include <openssl/pem.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "identity/openssl.h"
+
+namespace fairway {
+namespace {
+
+constexpr std::string_view kController = "fairway://controller";
+constexpr std::string_view kWorker = "fairway://worker/";
+constexpr size_t kLongestName = 128;
+constexpr std::chrono::hours kBegan{1};
+
+absl::Status Failed(std::string_view what) {
+  return Error(absl::StatusCode::kInternal, "cannot {}: {}", what, TakeOpenSslError());
+}
+
+bool AddExtension(X509* certificate, X509* issuer, int kind, const std::string& value) {
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
+  X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, kind, value.c_str());
+  const bool added = extension != nullptr && X509_add_ext(certificate, extension, -1) == 1;
+  X509_EXTENSION_free(extension);
+  return added;
+}
+
+// A certificate with everything but extensions and signature. `common_name` is for people.
+CertificatePtr Blank(EVP_PKEY* key, const std::string& common_name, std::chrono::hours lifetime) {
+  CertificatePtr out(X509_new());
+  X509_set_version(out.get(), X509_VERSION_3);
+  unsigned char serial[16];
+  if (RAND_bytes(serial, sizeof serial) != 1) return nullptr;
+  serial[0] &= 0x7f;  // positive
+  BIGNUM* number = BN_bin2bn(serial, sizeof serial, nullptr);
+  BN_to_ASN1_INTEGER(number, X509_get_serialNumber(out.get()));
+  BN_free(number);
+  X509_gmtime_adj(X509_getm_notBefore(out.get()), -std::chrono::seconds(kBegan).count());
+  X509_gmtime_adj(X509_getm_notAfter(out.get()), std::chrono::seconds(lifetime).count());
+  X509_NAME* name = X509_get_subject_name(out.get());
+  const auto* text = reinterpret_cast<const unsigned char*>(common_name.c_str());
+  if (X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, text, -1, -1, 0) != 1) return nullptr;
+  if (X509_set_pubkey(out.get(), key) != 1) return nullptr;
+  return out;
+}
+
+std::string Pem(const BioPtr& bio) {
+  char* bytes = nullptr;
+  const auto size = BIO_get_mem_data(bio.get(), &bytes);
+  return {bytes, static_cast<size_t>(size)};
+}
+
+Certified ToPem(X509* certificate, EVP_PKEY* key) {
+  const BioPtr first(BIO_new(BIO_s_mem()));
+  const BioPtr second(BIO_new(BIO_s_mem()));
+  PEM_write_bio_X509(first.get(), certificate);
+  PEM_write_bio_PrivateKey(second.get(), key, nullptr, nullptr, 0, nullptr, nullptr);
+  return {Pem(first), Pem(second)};
+}
+
+}  // namespace
+
+std::string UriOf(const Subject& subject) {
+  return subject.role == Role::kController ? std::string(kController)
+                                           : std::string(kWorker) + subject.name;
+}
+
+absl::StatusOr<Subject> SubjectOfUri(std::string_view uri) {
+  if (uri == kController) return Subject{Role::kController, ""};
+  if (!uri.starts_with(kWorker)) {
+    return InvalidArgument("'{}' is neither {} nor {}NAME", BoundedText(uri, 200), kController,
+                           kWorker);
+  }
+  const std::string_view name = uri.substr(kWorker.size());
+  const auto right = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+  };
+  if (name.empty() || name.size() > kLongestName || !std::ranges::all_of(name, right)) {
+    return InvalidArgument(
+        "'{}' is no name of a worker in a certificate: 1 to {} letters, digits, '.', '_' or '-'",
+        BoundedText(name, 200), kLongestName);
+  }
+  return Subject{Role::kWorker, std::string(name)};
+}
+
+std::string Described(const Subject& subject) {
+  return subject.role == Role::kController ? "controller" : "worker " + subject.name;
+}
+
+absl::StatusOr<Certified> MakeAuthority(std::chrono::hours lifetime) {
+  const KeyPtr key(EVP_EC_gen("P-256"));
+  if (key == nullptr) return Failed("make a key");
+  const CertificatePtr made = Blank(key.get(), "Fairway cluster CA", lifetime);
+  if (made == nullptr) return Failed("make a certificate");
+  X509_set_issuer_name(made.get(), X509_get_subject_name(made.get()));
+  const bool right =
+      AddExtension(made.get(), made.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
+      AddExtension(made.get(), made.get(), NID_key_usage, "critical,keyCertSign,cRLSign") &&
+      AddExtension(made.get(), made.get(), NID_subject_key_identifier, "hash") &&
+      X509_sign(made.get(), key.get(), EVP_sha256()) > 0;
+  if (!right) return Failed("make the CA's certificate");
+  return ToPem(made.get(), key.get());
+}
+
+absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
+                                          std::chrono::hours lifetime) {
+  FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf(subject)).status());
+  const CertificatePtr issuer = ReadCertificate(authority.certificate);
+  const KeyPtr signing = ReadKey(authority.key);
+  if (issuer == nullptr || signing == nullptr ||
+      X509_check_private_key(issuer.get(), signing.get()) != 1 ||
+      X509_check_ca(issuer.get()) != 1) {
+    TakeOpenSslError();
+    return InvalidArgument("what should sign it is no CA's certificate with its key");
+  }
+  const KeyPtr key(EVP_EC_gen("P-256"));
+  if (key == nullptr) return Failed("make a key");
+  const CertificatePtr made = Blank(key.get(), "Fairway " + Described(subject), lifetime);
+  if (made == nullptr) return Failed("make a certificate");
+  X509_set_issuer_name(made.get(), X509_get_subject_name(issuer.get()));
+  X509* const by = issuer.get();
+  const bool right = AddExtension(made.get(), by, NID_basic_constraints, "critical,CA:FALSE") &&
+                     AddExtension(made.get(), by, NID_key_usage, "critical,digitalSignature") &&
+                     AddExtension(made.get(), by, NID_ext_key_usage, "serverAuth,clientAuth") &&
+                     AddExtension(made.get(), by, NID_authority_key_identifier, "keyid") &&
+                     AddExtension(made.get(), by, NID_subject_alt_name, "URI:" + UriOf(subject)) &&
+                     X509_sign(made.get(), signing.get(), EVP_sha256()) > 0;
+  if (!right) return Failed("make the certificate");
+  return ToPem(made.get(), key.get());
+}
+
+}  // namespace fairway

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Certificates of a cluster's daemons: what they say, and how they are made.
+//
+// A certificate names one daemon by a URI in its subjectAltName (RFC 5280, 4.2.1.6):
+// fairway://controller, or fairway://worker/NAME. Whoever has a certificate that the cluster's CA
+// signed is that daemon; nothing else of the certificate counts, so addresses may change.
+#ifndef FAIRWAY_IDENTITY_CERTIFICATES_H_
+#define FAIRWAY_IDENTITY_CERTIFICATES_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace fairway {
+
+enum class Role : uint8_t { kController, kWorker };
+
+// The daemon that a certificate names.
+struct Subject {
+  Role role = Role::kWorker;
+  std::string name;  // of a worker: as in --name; of the controller: empty
+
+  friend bool operator==(const Subject&, const Subject&) = default;
+};
+
+// "fairway://worker/w0".
+std::string UriOf(const Subject& subject);
+// INVALID_ARGUMENT: the URI is none of Fairway's, or its name has other characters than letters,
+// digits, '.', '_' and '-', or more than 128.
+absl::StatusOr<Subject> SubjectOfUri(std::string_view uri);
+// "worker w0", "controller": for messages.
+std::string Described(const Subject& subject);
+
+// A certificate and its private key, each as PEM. Keys are ECDSA on P-256, which gRPC takes, too.
+struct Certified {
+  std::string certificate;
+  std::string key;
+};
+
+// Makes a CA for one cluster. It may sign daemons' certificates only, no other CA's.
+absl::StatusOr<Certified> MakeAuthority(std::chrono::hours lifetime);
+// Makes a daemon's key and its certificate, which `authority` signs. It begins an hour ago, for
+// clocks that differ. INVALID_ARGUMENT: `authority` is no CA with its key.
+absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
+                                          std::chrono::hours lifetime);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_IDENTITY_CERTIFICATES_H_

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners of OpenSSL's objects, and its errors as text. Only .cc files of this folder and of
+// transport/ include it.
+#ifndef FAIRWAY_IDENTITY_OPENSSL_H_
+#define FAIRWAY_IDENTITY_OPENSSL_H_
+
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace fairway {
+
+template <auto kFree>
+struct OpenSslDeleter {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using BioPtr = std::unique_ptr<BIO, OpenSslDeleter<BIO_free>>;
+using KeyPtr = std::unique_ptr<EVP_PKEY, OpenSslDeleter<EVP_PKEY_free>>;
+using CertificatePtr = std::unique_ptr<X509, OpenSslDeleter<X509_free>>;
+using ContextPtr = std::unique_ptr<SSL_CTX, OpenSslDeleter<SSL_CTX_free>>;
+using GeneralNamesPtr = std::unique_ptr<GENERAL_NAMES, OpenSslDeleter<GENERAL_NAMES_free>>;
+
+// Returns the reason of OpenSSL's oldest error of this thread, and forgets all of them.
+std::string TakeOpenSslError();
+
+// Returns nullptr if `pem` has none.
+CertificatePtr ReadCertificate(std::string_view pem);
+KeyPtr ReadKey(std::string_view pem);
+
+// "2026-11-27 14:07:25 UTC".
+std::string TimeText(const ASN1_TIME* time);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_IDENTITY_OPENSSL_H_

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "identity/tls_identity.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <spdlog/spdlog.h>
+
+#include "identity/openssl.h"
+
+namespace fairway {
+namespace {
+
+constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr off_t kLongestFile = 1 << 20;
+
+absl::StatusOr<std::string> ReadPem(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0)
+    return InvalidArgument("{}: cannot be read: {}", path, std::strerror(errno));
+  if (!S_ISREG(facts.st_mode) || facts.st_size > kLongestFile)
+    return InvalidArgument("{}: is no regular file of at most 1 MiB", path);
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream out;
+  if (!file || (facts.st_size > 0 && !(out << file.rdbuf())))
+    return InvalidArgument("{}: cannot be read: {}", path, std::strerror(errno));
+  return out.str();
+}
+
+// All certificates of the file, at least one.
+absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(const std::string& path) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string pem, ReadPem(path));
+  const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  std::vector<CertificatePtr> out;
+  while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr))
+    out.emplace_back(next);
+  ERR_clear_error();
+  if (out.empty()) return InvalidArgument("{}: has no certificate (PEM)", path);
+  return out;
+}
+
+absl::StatusOr<KeyPtr> ReadPrivateKey(const std::string& path) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string pem, ReadPem(path));
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0 && (facts.st_mode & 077) != 0) {
+    return InvalidArgument(
+        "{}: a private key that other users can reach (mode {:03o}); chmod 600 it", path,
+        facts.st_mode & 0777);
+  }
+  KeyPtr key = ReadKey(pem);
+  if (key == nullptr) return InvalidArgument("{}: has no private key (PEM, no passphrase)", path);
+  return key;
+}
+
+// Which daemon the certificate names.
+absl::StatusOr<Subject> SubjectOf(X509* certificate) {
+  const GeneralNamesPtr names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
+    const auto subject = SubjectOfUri({reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                                       static_cast<size_t>(ASN1_STRING_length(uri))});
+    if (subject.ok()) return subject;
+  }
+  return Error(absl::StatusCode::kPermissionDenied,
+               "it names no daemon: its subjectAltName has neither URI:fairway://controller nor "
+               "URI:fairway://worker/NAME");
+}
+
+std::string Seconds(int days, int seconds) {
+  const int64_t all = std::llabs(int64_t{days} * 86400 + seconds);
+  if (all >= 2 * 86400) return fmt::format("{} days", all / 86400);
+  if (all >= 2 * 3600) return fmt::format("{} hours", all / 3600);
+  if (all >= 120) return fmt::format("{} minutes", all / 60);
+  return fmt::format("{} s", all);
+}
+
+// What is wrong with the time of a certificate; empty: it is valid now.
+std::string FaultOfTime(X509* certificate) {
+  const ASN1_TIME* begin = X509_get0_notBefore(certificate);
+  const ASN1_TIME* end = X509_get0_notAfter(certificate);
+  int days = 0;
+  int seconds = 0;
+  if (X509_cmp_current_time(begin) > 0) {
+    ASN1_TIME_diff(&days, &seconds, nullptr, begin);
+    return fmt::format(
+        "is valid from {} on, which is in {} by this host's clock: set the clock, or wait",
+        TimeText(begin), Seconds(days, seconds));
+  }
+  if (X509_cmp_current_time(end) < 0) {
+    ASN1_TIME_diff(&days, &seconds, end, nullptr);
+    return fmt::format("has expired on {}, {} ago by this host's clock: make a new one",
+                       TimeText(end), Seconds(days, seconds));
+  }
+  return "";
+}
+
+// What is seen of the files from outside: when each was changed last.
+std::string LooksOf(const TlsFiles& files) {
+  std::string out;
+  for (const std::string& path : {files.ca, files.certificate, files.key}) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) {
+      out += "none ";
+      continue;
+    }
+    out += fmt::format("{}.{}.{}.{} ", facts.st_ino, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec,
+                       facts.st_size);
+  }
+  return out;
+}
+
+// Where a connection keeps what is wrong with its peer's certificate, a std::string.
+int FaultIndex() {
+  static const int kIndex = SSL_get_ex_new_index(
+      0, nullptr, nullptr, nullptr, [](void*, void* fault, CRYPTO_EX_DATA*, int, long, void*) {
+        delete static_cast<std::string*>(fault);
+      });
+  return kIndex;
+}
+
+// OpenSSL's verdict stands; what it is about is kept for HandshakeFault.
+int OnVerified(int right, X509_STORE_CTX* verified) {
+  if (right == 1) return right;
+  auto* const connection =
+      static_cast<SSL*>(X509_STORE_CTX_get_ex_data(verified, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  X509* const certificate = X509_STORE_CTX_get_current_cert(verified);
+  if (connection == nullptr || certificate == nullptr ||
+      SSL_get_ex_data(connection, FaultIndex()) != nullptr)
+    return right;
+  const auto subject = SubjectOf(certificate);
+  const std::string whose =
+      subject.ok() ? fmt::format("the certificate of {}", Described(*subject)) : "its certificate";
+  const std::string time = FaultOfTime(certificate);
+  auto fault = std::make_unique<std::string>(
+      time.empty() ? fmt::format("{} is refused: {}; it must be signed by a CA in --tls-ca", whose,
+                                 X509_verify_cert_error_string(X509_STORE_CTX_get_error(verified)))
+                   : fmt::format("{} {}", whose, time));
+  if (SSL_set_ex_data(connection, FaultIndex(), fault.get()) == 1) fault.release();
+  return right;
+}
+
+}  // namespace
+
+struct TlsIdentity::Loaded {
+  ContextPtr context;
+  Subject subject;
+};
+
+TlsIdentity::TlsIdentity(TlsFiles files, Role role) : files_(std::move(files)), role_(role) {}
+TlsIdentity::~TlsIdentity() = default;
+
+absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(const TlsFiles& files,
+                                                                            Role role) {
+  FAIRWAY_ASSIGN_OR_RETURN(const auto authorities, ReadCertificates(files.ca));
+  FAIRWAY_ASSIGN_OR_RETURN(auto chain, ReadCertificates(files.certificate));
+  FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, ReadPrivateKey(files.key));
+  X509* const own = chain.front().get();
+  auto out = std::make_unique<Loaded>();
+  out->context.reset(SSL_CTX_new(TLS_method()));
+  SSL_CTX* const context = out->context.get();
+  if (context == nullptr)
+    return Error(absl::StatusCode::kInternal, "cannot use TLS: {}", TakeOpenSslError());
+  SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+  SSL_CTX_set_ciphersuites(
+      context, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, OnVerified);
+  // Nothing is resumed, so each connection proves who is there.
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  X509_STORE* const store = SSL_CTX_get_cert_store(context);
+  for (const CertificatePtr& authority : authorities) X509_STORE_add_cert(store, authority.get());
+  if (const std::string fault = FaultOfTime(own); !fault.empty())
+    return InvalidArgument("{}: {}", files.certificate, fault);
+  const auto subject = SubjectOf(own);
+  if (!subject.ok()) return InvalidArgument("{}: {}", files.certificate, Text(subject.status()));
+  if (subject->role != role) {
+    return InvalidArgument("{}: is the certificate of {}, and this is a {}", files.certificate,
+                           Described(*subject),
+                           role == Role::kController ? "controller" : "worker");
+  }
+  out->subject = *subject;
+  if (SSL_CTX_use_certificate(context, own) != 1)
+    return InvalidArgument("{}: cannot be used: {}", files.certificate, TakeOpenSslError());
+  if (SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
+    TakeOpenSslError();
+    return InvalidArgument("{}: is not the key of the certificate in {}", files.key,
+                           files.certificate);
+  }
+  for (size_t i = 1; i < chain.size(); ++i) SSL_CTX_add1_chain_cert(context, chain[i].get());
+  if (SSL_CTX_build_cert_chain(
+          context, SSL_BUILD_CHAIN_FLAG_UNTRUSTED | SSL_BUILD_CHAIN_FLAG_NO_ROOT) != 1) {
+    TakeOpenSslError();
+    return InvalidArgument("{}: none of the CAs in {} has signed it", files.certificate, files.ca);
+  }
+  ERR_clear_error();
+  return out;
+}
+
+absl::StatusOr<std::shared_ptr<TlsIdentity>> TlsIdentity::Load(TlsFiles files, Role role) {
+  std::shared_ptr<TlsIdentity> out(new TlsIdentity(std::move(files), role));
+  out->seen_ = LooksOf(out->files_);
+  FAIRWAY_ASSIGN_OR_RETURN(out->loaded_, LoadFiles(out->files_, role));
+  out->looked_ = std::chrono::steady_clock::now();
+  return out;
+}
+
+Subject TlsIdentity::subject() const {
+  const std::lock_guard lock(mu_);
+  return loaded_->subject;
+}
+
+std::shared_ptr<ssl_ctx_st> TlsIdentity::Context() {
+  const std::lock_guard lock(mu_);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ >= kLookEvery) {
+    looked_ = now;
+    if (std::string looks = LooksOf(files_); looks != seen_) {
+      seen_ = std::move(looks);
+      auto fresh = LoadFiles(files_, role_);
+      if (fresh.ok()) {
+        loaded_ = *std::move(fresh);
+        spdlog::info("TLS: {} has been replaced, and is used from now on", files_.certificate);
+      } else {
+        spdlog::error("TLS: the files before stay in use: {}", Text(fresh.status()));
+      }
+    }
+  }
+  SSL_CTX* const context = loaded_->context.get();
+  SSL_CTX_up_ref(context);
+  return {context, SSL_CTX_free};
+}
+
+absl::StatusOr<Subject> PeerOf(ssl_st* connection) {
+  X509* const certificate = SSL_get0_peer_certificate(connection);
+  if (certificate == nullptr)
+    return Error(absl::StatusCode::kPermissionDenied, "it has shown no certificate");
+  return SubjectOf(certificate);
+}
+
+std::string HandshakeFault(ssl_st* connection, const std::string& error) {
+  if (const auto* fault = static_cast<std::string*>(SSL_get_ex_data(connection, FaultIndex())))
+    return *fault;
+  if (error.find("wrong version number") != std::string::npos ||
+      error.find("http request") != std::string::npos ||
+      error.find("packet length") != std::string::npos) {
+    return "the other end does not speak TLS: give both ends --tls-ca, --tls-certificate and "
+           "--tls-key, or none";
+  }
+  return error;
+}
+
+}  // namespace fairway

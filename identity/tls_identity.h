@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a daemon shows its peers by TLS, and whom it believes. TLS 1.3 only, both ends certified.
+#ifndef FAIRWAY_IDENTITY_TLS_IDENTITY_H_
+#define FAIRWAY_IDENTITY_TLS_IDENTITY_H_
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+#include "identity/certificates.h"
+
+// Of OpenSSL: SSL_CTX and SSL.
+struct ssl_ctx_st;
+struct ssl_st;
+
+namespace fairway {
+
+// Paths of PEM files.
+struct TlsFiles {
+  std::string ca;           // certificates of those who may sign peers' certificates
+  std::string certificate;  // this process's, and then those between it and the CA, if there are
+  std::string key;          // of the certificate; without passphrase, and its owner's alone
+};
+
+// The present content of three files. Whoever replaces them changes what later connections use;
+// those that stand go on. Thread-safe.
+class TlsIdentity {
+ public:
+  // INVALID_ARGUMENT names the file and the fault: it cannot be read, is no PEM, the key is of
+  // another certificate or can be read by other users, the certificate is not valid now (by how
+  // much), names no daemon or one of another role than `role`, or the CA has not signed it.
+  static absl::StatusOr<std::shared_ptr<TlsIdentity>> Load(TlsFiles files, Role role);
+  ~TlsIdentity();
+
+  // Who this process is.
+  Subject subject() const;
+
+  // For the next connection, of either side. Reads the files anew if one has changed; if there is a
+  // fault then, the log says so once, and what was read before goes on.
+  std::shared_ptr<ssl_ctx_st> Context();
+
+ private:
+  struct Loaded;
+  TlsIdentity(TlsFiles files, Role role);
+  static absl::StatusOr<std::unique_ptr<Loaded>> LoadFiles(const TlsFiles& files, Role role);
+
+  const TlsFiles files_;
+  const Role role_;
+  mutable std::mutex mu_;
+  std::unique_ptr<Loaded> loaded_;
+  std::string seen_;  // what LooksOf said of the files when they were read last
+  std::chrono::steady_clock::time_point looked_;
+};
+
+// Who the peer is, after the handshake. PERMISSION_DENIED: its certificate names no daemon.
+absl::StatusOr<Subject> PeerOf(ssl_st* connection);
+
+// Why the handshake failed, for people: what the peer's certificate lacks, or what this process or
+// the peer does not speak. `error` is the text of the library.
+std::string HandshakeFault(ssl_st* connection, const std::string& error);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_IDENTITY_TLS_IDENTITY_H_

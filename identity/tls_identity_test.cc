@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "identity/tls_identity.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "identity/files_for_test.h"
+#include "identity/openssl.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::hours;
+using testing::HasSubstr;
+
+const Subject kController{Role::kController, ""};
+const Subject kWorker{Role::kWorker, "w0"};
+
+class TlsIdentityTest : public testing::Test {
+ protected:
+  std::string Fault(const TlsFiles& files, Role role = Role::kController) {
+    const auto identity = TlsIdentity::Load(files, role);
+    EXPECT_EQ(identity.status().code(), absl::StatusCode::kInvalidArgument);
+    return Text(identity.status());
+  }
+  CertificateFiles files_;
+};
+
+TEST_F(TlsIdentityTest, LoadsWhatTheCaHasSigned) {
+  const auto identity = TlsIdentity::Load(files_.Files(kWorker), Role::kWorker);
+  ASSERT_TRUE(identity.ok()) << identity.status();
+  EXPECT_EQ((*identity)->subject(), kWorker);
+  EXPECT_NE((*identity)->Context(), nullptr);
+}
+
+TEST_F(TlsIdentityTest, FaultsNameTheFileAndTheCure) {
+  const TlsFiles right = files_.Files(kController);
+  TlsFiles files = right;
+  files.ca = "/no/such.pem";
+  EXPECT_EQ(Fault(files), "/no/such.pem: cannot be read: No such file or directory");
+  files.ca = files_.Write("empty.pem", "");
+  EXPECT_EQ(Fault(files), files.ca + ": has no certificate (PEM)");
+  files.ca = files_.Write("garbage.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+  EXPECT_EQ(Fault(files), files.ca + ": has no certificate (PEM)");
+  files.ca = "/dev/zero";
+  EXPECT_EQ(Fault(files), "/dev/zero: is no regular file of at most 1 MiB");
+  files.ca = files_.Write("other.pem", MakeAuthority(hours(1))->certificate);
+  EXPECT_EQ(Fault(files),
+            right.certificate + ": none of the CAs in " + files.ca + " has signed it");
+
+  files = right;
+  files.key = right.certificate;
+  EXPECT_EQ(Fault(files), files.key + ": has no private key (PEM, no passphrase)");
+  files.key = files_.Write("other.key", MakeAuthority(hours(1))->key);
+  EXPECT_EQ(Fault(files),
+            files.key + ": is not the key of the certificate in " + right.certificate);
+  ::chmod(right.key.c_str(), 0640);
+  EXPECT_EQ(Fault(right), right.key +
+                              ": a private key that other users can reach (mode 640); "
+                              "chmod 600 it");
+
+  const TlsFiles worker = files_.Files(kWorker);
+  EXPECT_EQ(Fault(worker),
+            worker.certificate + ": is the certificate of worker w0, and this is a controller");
+  files = worker;
+  files.certificate = files.ca;
+  EXPECT_THAT(Fault(files), HasSubstr("it names no daemon: its subjectAltName"));
+}
+
+TEST_F(TlsIdentityTest, TimesThatAreNotNowAreToldWithTheDifference) {
+  const TlsFiles expired = files_.Files(kWorker, hours(-5) + hours(0));
+  EXPECT_THAT(Fault(expired, Role::kWorker),
+              testing::AllOf(testing::StartsWith(expired.certificate + ": has expired on "),
+                             HasSubstr(", 5 hours ago by this host's clock: make a new one")));
+}
+
+TEST_F(TlsIdentityTest, FilesThatAreReplacedCountForTheNextConnection) {
+  const auto identity = files_.Worker("w0");
+  const auto serial = [](const std::shared_ptr<ssl_ctx_st>& context) {
+    return std::string(reinterpret_cast<const char*>(ASN1_STRING_get0_data(
+                           X509_get0_serialNumber(SSL_CTX_get0_certificate(context.get())))),
+                       8);
+  };
+  const std::string first = serial(identity->Context());
+  EXPECT_EQ(serial(identity->Context()), first);
+  const TlsFiles fresh = files_.Files(kWorker);
+  // The files are looked at once a second.
+  const auto changes = [&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (serial(identity->Context()) == first && std::chrono::steady_clock::now() < end) {
+    }
+    return serial(identity->Context()) != first;
+  };
+  EXPECT_TRUE(changes());
+  const std::string second = serial(identity->Context());
+  // A fault leaves what there was.
+  std::ofstream(fresh.certificate) << "garbage";
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  while (std::chrono::steady_clock::now() < end) EXPECT_EQ(serial(identity->Context()), second);
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links and the data port by TLS: certificates from `fairway init` and `fairway issue`, and what is refused."""
+
+import os
+import pathlib
+import signal
+import socket
+import stat
+
+import pytest
+
+from cluster import wait_for
+from test_settings import Daemon, run
+
+PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "examples" / "programs" / "two_stages.txtpb"
+
+
+def make(directory, *workers):
+    assert run("fairway", "init", str(directory)).returncode == 0
+    for worker in workers:
+        assert run("fairway", "issue", worker, "--from", str(directory)).returncode == 0
+
+
+def tls_of(directory, worker):
+    return [f"--tls-ca={directory}/{worker}/ca.pem", f"--tls-certificate={directory}/{worker}/worker.pem",
+            f"--tls-key={directory}/{worker}/worker.key"]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls") / "cluster"
+    make(directory, "w0", "w1")
+    return directory
+
+
+class Secured:
+    """A controller with TLS, and the workers that a test starts."""
+
+    def __init__(self, certificates, folder):
+        self.folder, self.daemons = folder, []
+        self.controller = self.start("controller", "fairway-controller", "--config",
+                                     f"{certificates}/fairway.toml", "--port=0", "--http-port=0",
+                                     "--link-port=0", "--data-port=0")
+        said = self.controller.wait("listening on")
+        self.port, self.link = (int(said.partition(f"{word} ")[2].partition(",")[0])
+                                for word in ("clients", "workers"))
+
+    def start(self, name, *words):
+        self.daemons.append(Daemon(self.folder / f"{name}.log", *words))
+        return self.daemons[-1]
+
+    def worker(self, name, island, *flags):
+        return self.start(name, "fairway-worker", f"--name={name}", f"--island={island}", "--runtime=host",
+                          "--devices=2", f"--controller=127.0.0.1:{self.link}", *flags)
+
+
+@pytest.fixture
+def secured(certificates, tmp_path):
+    cluster = Secured(certificates, tmp_path)
+    yield cluster
+    for daemon in reversed(cluster.daemons):
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def test_a_cluster_with_tls_runs_a_program_over_two_islands(secured, certificates):
+    for number in (0, 1):
+        secured.worker(f"w{number}", f"island{number}", *tls_of(certificates, f"w{number}"))
+    secured.controller.wait("islands up: 2")
+    done = run("fairway", "run", str(PROGRAM), "--controller", f"127.0.0.1:{secured.port}", "--arg", "x=1.5")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "doubled  f32[8]  [3, 3, 3, 3, 3, 3, 3, 3]\nsum  f32[4]  [6, 6, 6, 6]\n"
+
+
+def test_what_init_and_issue_write_is_their_owners_alone(certificates):
+    for folder, _, files in os.walk(certificates):
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+        for file in files:
+            assert stat.S_IMODE(os.stat(os.path.join(folder, file)).st_mode) == 0o600
+    again = run("fairway", "init", str(certificates))
+    assert again.returncode == 1
+    assert again.stderr == (f"fairway init: {certificates} has a CA, which the certificates of its cluster need; "
+                            "give another directory\n")
+
+
+@pytest.mark.parametrize("words, fault", [
+    (["init"], "expected `fairway init DIRECTORY`"),
+    (["init", "/x", "--days=0"], "--days is 0, not 1 to 36500"),
+    (["init", "/proc/no"], "cannot make /proc/no"),
+    (["issue", "w0"], "expected `fairway issue NAME --from DIRECTORY`"),
+    (["issue", "a b", "--from", "/x"], "'a b' is no name of a worker in a certificate"),
+    (["issue", "w0", "--from", "/no/such"], "--from takes the directory that `fairway init` made"),
+])
+def test_wrong_words_are_one_line(words, fault):
+    done = run("fairway", *words)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and fault in done.stderr
+
+
+def test_daemons_refuse_files_that_cannot_be_theirs(certificates):
+    def fault(program, *flags):
+        done = run(program, "--print-config", *flags)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+        return done.stderr
+
+    right = tls_of(certificates, "w0")
+    assert "--tls-key is missing" in fault("fairway-worker", *right[:2])
+    assert "is the certificate of worker w0, and this is a controller" in fault("fairway-controller", *right)
+    assert "is not the key of the certificate" in fault(
+        "fairway-worker", *right[:2], f"--tls-key={certificates}/w1/worker.key")
+    assert "cannot be read" in fault("fairway-worker", *right[1:], "--tls-ca=/no/such.pem")
+
+
+def test_strangers_are_refused_and_told_why(secured, certificates, tmp_path):
+    other = tmp_path / "other"
+    make(other, "w0")
+    stranger = secured.worker("w0", "island0", *tls_of(other, "w0"))
+    assert "the certificate of controller is refused" in stranger.wait("cannot connect to", "supervisor")
+    plain = secured.worker("plain", "island0")
+    plain.wait("controller closed the link", "supervisor")
+    secured.controller.wait("does not speak TLS: give both ends --tls-ca")
+    # A worker of this cluster under another one's name ends with the reason.
+    liar = secured.worker("w1", "island1", *tls_of(certificates, "w0"))
+    assert liar.process.wait(60) != 0
+    liar.wait("it calls itself worker 'w1', and its certificate (--tls-certificate) is that of worker 'w0'")
+    # Bytes that are no TLS end their connection.
+    with socket.create_connection(("127.0.0.1", secured.link), timeout=30) as raw:
+        raw.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        raw.settimeout(30)
+        while raw.recv(4096):
+            pass
+    # Nobody was disturbed.
+    secured.worker("w1-right", "island1", *tls_of(certificates, "w1"), "--name=w1")
+    secured.controller.wait("islands up: 1")
+
+
+def test_a_worker_with_tls_is_told_that_its_controller_has_none(certificates, tmp_path):
+    controller = Daemon(tmp_path / "controller.log", "fairway-controller", "--port=0", "--http-port=0",
+                        "--link-port=0", "--data-port=0")
+    link = controller.wait("listening on").partition("workers ")[2].partition(",")[0]
+    worker = Daemon(tmp_path / "worker.log", "fairway-worker", "--name=w0", "--runtime=host",
+                    f"--controller=127.0.0.1:{link}", *tls_of(certificates, "w0"))
+    try:
+        assert "TLS" in worker.wait("cannot connect to", "supervisor")
+    finally:
+        worker.stop()
+        controller.stop()
+
+
+def executor_of(secured):
+    up = [line["msg"] for line in secured.controller.lines() if line["msg"].startswith("executor of worker w0 is up")]
+    return int(up[-1].rpartition("pid ")[2])
+
+
+def test_a_certificate_that_is_replaced_counts_at_the_next_connection(secured, certificates, tmp_path):
+    """First by another right one, then by one of a stranger's CA: who is connected stays."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    make(other)
+    assert run("fairway", "issue", "w0", "--from", str(certificates), "--to", str(mine)).returncode == 0
+    flags = [f"--tls-ca={mine}/ca.pem", f"--tls-certificate={mine}/worker.pem", f"--tls-key={mine}/worker.key"]
+    worker = secured.worker("w0", "island0", *flags)
+    secured.controller.wait("islands up: 1")
+    assert run("fairway", "issue", "w0", "--from", str(certificates), "--to", str(mine)).returncode == 0
+    restart = run("fairway", "restart", "w0", "--controller", f"127.0.0.1:{secured.port}")
+    assert restart.returncode == 0, restart.stderr
+    wait_for(lambda: len([line for line in secured.controller.lines() if "islands up: 1" in line["msg"]]) == 2,
+             "the island's return with the new certificate")
+    assert run("fairway", "issue", "w0", "--from", str(other), "--to", str(mine)).returncode == 0
+    os.kill(executor_of(secured), signal.SIGKILL)
+    worker.wait("the certificate of controller is refused", "executor")
+    assert worker.process.poll() is None  # the supervisor's link stands

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connected stream socket, with TLS or without. Only .cc files and headers of this folder include
+// it, because it includes Asio.
+#ifndef FAIRWAY_TRANSPORT_CHANNEL_H_
+#define FAIRWAY_TRANSPORT_CHANNEL_H_
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <absl/functional/any_invocable.h>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/write.hpp>
+
+#include "base/status.h"
+#include "transport/tls.h"
+
+namespace fairway {
+
+using StreamSocket = boost::asio::generic::stream_protocol::socket;
+using TlsStream = boost::asio::ssl::stream<StreamSocket>;
+
+// Lives on the thread of its io_context. At most one read and one write are under way at a time;
+// whoever starts one keeps this object alive until its handler has run.
+class Channel {
+ public:
+  // Without TLS.
+  Channel(StreamSocket socket) : plain_(std::move(socket)) {}  // NOLINT: is one
+  // `tls` has shaken hands with `peer`.
+  Channel(std::unique_ptr<TlsStream> tls, Subject peer)
+      : tls_(std::move(tls)), peer_(std::move(peer)) {}
+
+  template <typename Buffer, typename Handler>
+  void ReadSome(const Buffer& buffer, Handler handler) {
+    if (tls_ != nullptr) return tls_->async_read_some(buffer, std::move(handler));
+    plain_->async_read_some(buffer, std::move(handler));
+  }
+  // Writes all of it.
+  template <typename Buffers, typename Handler>
+  void Write(const Buffers& buffers, Handler handler) {
+    if (tls_ != nullptr) return boost::asio::async_write(*tls_, buffers, std::move(handler));
+    boost::asio::async_write(*plain_, buffers, std::move(handler));
+  }
+  // Tells the peer that nothing more comes. No write is under way. `handler` runs when it is told,
+  // perhaps inside this call.
+  template <typename Handler>
+  void EndWriting(Handler handler) {
+    if (tls_ == nullptr) return handler();
+    tls_->async_shutdown(
+        [handler = std::move(handler)](const boost::system::error_code&) mutable { handler(); });
+  }
+
+  StreamSocket& socket() { return tls_ != nullptr ? tls_->next_layer() : *plain_; }
+  // Who the peer is; nullopt: nobody knows, since there is no TLS.
+  const std::optional<Subject>& peer() const { return peer_; }
+
+ private:
+  std::unique_ptr<TlsStream> tls_;     // or
+  std::optional<StreamSocket> plain_;  // this
+  std::optional<Subject> peer_;
+};
+
+enum class TlsSide { kClient, kServer };
+
+// Shakes hands on a connected socket; without TLS in `use` that is nothing. `done` runs once, on
+// the socket's executor, never inside this call. UNAVAILABLE: it has not ended within `timeout`, or
+// a side does not believe the other; PERMISSION_DENIED: the peer is somebody else than `use` wants.
+// The text says what is wrong with whose certificate.
+void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
+            absl::AnyInvocable<void(absl::StatusOr<Channel>)> done);
+
+// The handshakes of one port that are under way. Lives on one thread.
+//
+// There are at most kMost; for one more, the oldest of the address that has most ends. So whoever
+// opens connections and says nothing keeps nobody of another address out.
+class Handshakes {
+ public:
+  static constexpr size_t kMost = 512;
+  static constexpr std::chrono::seconds kTimeout{5};
+
+  explicit Handshakes(TlsUse use);
+  ~Handshakes();  // ends those under way
+
+  // `done` runs once the peer is known, and never if it is not: then the log says why, a line a
+  // second at most. Without TLS it runs inside this call.
+  void Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> done);
+  size_t under_way() const;
+
+ private:
+  struct State;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_TRANSPORT_CHANNEL_H_

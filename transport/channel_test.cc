@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/channel.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include "async/run_until.h"
+#include "identity/files_for_test.h"
+#include "transport/link.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const Subject kController{Role::kController, ""};
+const Subject kWorker{Role::kWorker, "w0"};
+
+class TlsLinks : public testing::Test {
+ protected:
+  TlsLinks() {
+    before_ = spdlog::default_logger();
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+  }
+  ~TlsLinks() override { spdlog::set_default_logger(before_); }
+
+  void Listen(const TlsUse& tls) {
+    auto server = ListenTcp(
+        loop_, "127.0.0.1:0",
+        [this](std::unique_ptr<Link> link) {
+          link->on_frame = [](const Frame&) {};
+          link->on_closed = [](const absl::Status&) {};
+          accepted_.push_back(std::move(link));
+        },
+        tls);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  std::string address() const { return fmt::format("127.0.0.1:{}", server_->port()); }
+
+  // Connects and runs until the other end has taken the link or something has failed.
+  absl::Status Connect(const TlsUse& tls) {
+    std::optional<absl::Status> outcome;
+    ConnectTcp(
+        loop_, address(), seconds(10),
+        [&](absl::StatusOr<std::unique_ptr<Link>> link) {
+          if (!link.ok()) {
+            outcome = link.status();
+            return;
+          }
+          link_ = *std::move(link);
+          link_->on_frame = [](const Frame&) {};
+          link_->on_closed = [&](const absl::Status& why) { outcome = why; };
+        },
+        tls);
+    const size_t before = accepted_.size();
+    EXPECT_TRUE(RunUntil(loop_, [&] { return outcome || accepted_.size() > before; }));
+    return outcome.value_or(absl::OkStatus());
+  }
+  // The files as a worker reads them, or as the controller does.
+  std::shared_ptr<TlsIdentity> Load(const TlsFiles& files, Role role) {
+    return TlsIdentity::Load(files, role).value();
+  }
+
+  std::ostringstream log_;
+  std::shared_ptr<spdlog::logger> before_;
+  CertificateFiles files_, others_;
+  EventLoop loop_;
+  std::unique_ptr<LinkServer> server_;
+  std::vector<std::unique_ptr<Link>> accepted_;
+  std::unique_ptr<Link> link_;
+};
+
+TEST_F(TlsLinks, BothEndsKnowWhoIsThere) {
+  Listen({files_.Controller(), Role::kWorker});
+  ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());
+  EXPECT_EQ(accepted_[0]->subject(), kWorker);
+  EXPECT_EQ(link_->subject(), kController);
+}
+
+TEST_F(TlsLinks, SomebodyOfAnotherClusterIsRefusedByBothEnds) {
+  Listen({files_.Controller(), Role::kWorker});
+  const absl::Status status = Connect({others_.Worker("w0"), Role::kController});
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("cannot connect to " + address()),
+                                  HasSubstr("the certificate of controller is refused"),
+                                  HasSubstr("signed by a CA in --tls-ca")));
+  EXPECT_TRUE(accepted_.empty());
+}
+
+TEST_F(TlsLinks, AWorkerCannotPassForAController) {
+  Listen({files_.Worker("w1"), Role::kWorker});
+  const absl::Status status = Connect({files_.Worker("w0"), Role::kController});
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(Text(status), HasSubstr("it is the worker w1, and a controller was expected"));
+}
+
+TEST_F(TlsLinks, TheServerSaysWhomItRefuses) {
+  Listen({files_.Controller(), Role::kWorker});
+  // It signs itself what it cannot sign for others.
+  Connect({files_.Controller(), Role::kController});
+  ASSERT_TRUE(RunUntil(loop_, [&] { return !log_.str().empty(); }));
+  EXPECT_THAT(log_.str(), HasSubstr("it is the controller, and a worker was expected"));
+  EXPECT_TRUE(accepted_.empty());
+}
+
+TEST_F(TlsLinks, AnEndWithoutTlsIsTold) {
+  Listen({files_.Controller(), Role::kWorker});
+  ConnectTcp(loop_, address(), seconds(10), [&](absl::StatusOr<std::unique_ptr<Link>> link) {
+    link_ = *std::move(link);
+    link_->on_frame = [](const Frame&) {};
+    link_->on_closed = [](const absl::Status&) {};
+    link_->Send(Frame{.type = 1, .payload = "hello"});
+  });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return !log_.str().empty(); }));
+  EXPECT_THAT(log_.str(), HasSubstr("does not speak TLS: give both ends --tls-ca"));
+  EXPECT_TRUE(accepted_.empty());
+
+  Listen({});
+  const absl::Status status = Connect({files_.Worker("w0"), Role::kController});
+  EXPECT_THAT(Text(status), HasSubstr("cannot connect to " + address()));
+}
+
+TEST_F(TlsLinks, ACutIsNotAnEnd) {
+  Listen({files_.Controller(), Role::kWorker});
+  ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());
+  std::optional<absl::Status> closed;
+  accepted_[0]->on_closed = [&](const absl::Status& why) { closed = why; };
+  link_->Close();
+  ASSERT_TRUE(RunUntil(loop_, [&] { return closed.has_value(); }));
+  EXPECT_EQ(*closed, absl::OkStatus());
+
+  ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());
+  closed.reset();
+  accepted_[1]->on_closed = [&](const absl::Status& why) { closed = why; };
+  link_ = nullptr;  // the connection ends without a word
+  ASSERT_TRUE(RunUntil(loop_, [&] { return closed.has_value(); }));
+  EXPECT_EQ(closed->code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TlsLinks, ThoseWhoSayNothingKeepNobodyOut) {
+  Listen({files_.Controller(), Role::kWorker});
+  std::vector<int> silent;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(server_->port()));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in from{};
+  from.sin_family = AF_INET;
+  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  size_t gone = 0;
+  for (size_t i = 0; i < 2 * Handshakes::kMost; ++i) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof from), 0);
+    ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+    silent.push_back(fd);
+    loop_.io_context().restart();
+    loop_.io_context().poll();
+  }
+  ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());
+  for (const int fd : silent) {
+    char byte;
+    if (::recv(fd, &byte, 1, MSG_DONTWAIT) == 0) ++gone;
+    ::close(fd);
+  }
+  // All but those that may be under way, and the one that made room for the worker.
+  EXPECT_GE(gone, Handshakes::kMost);
+  EXPECT_THAT(log_.str(), HasSubstr("over 512 handshakes are under way"));
+}
+
+}  // namespace
+}  // namespace fairway
