@@ -48,10 +48,10 @@ void Host::Die(int64_t back) {
   if (!alive_) return;
   alive_ = registered_ = false;
   ++life_;
-  for (std::shared_ptr<Wire>* wire : {&pulse_, &link_}) {
-    if (*wire != nullptr) (*wire)->HangUp();
-    wire->reset();
-  }
+  for (const std::shared_ptr<Wire>& pulse : Pulses()) pulse->HangUp();
+  pulse_.reset();
+  old_pulses_.clear();
+  if (link_ != nullptr) std::exchange(link_, nullptr)->HangUp();
   machine_.Die();
   world_.queue.After(back, [this] { Start(); });
 }
@@ -121,7 +121,7 @@ void Host::DialPulse() {
   world_.queue.After(world_.LinkDelay(), [this, life = life_] {
     if (life != life_ || !registered_) return;
     if (world_.controller == nullptr || silent_) return DialPulse();
-    if (pulse_ != nullptr) std::exchange(pulse_, nullptr)->HangUp();
+    if (pulse_ != nullptr) old_pulses_.push_back(std::move(pulse_));
     pulse_ = std::make_shared<Wire>(world_, *this, this);
     pulse_->Open();
     v1::ToController message;
@@ -130,6 +130,12 @@ void Host::DialPulse() {
     message.mutable_pulse()->set_pid(pid_);
     pulse_->Send(message);
   });
+}
+
+std::vector<std::shared_ptr<Wire>> Host::Pulses() const {
+  std::vector<std::shared_ptr<Wire>> all = old_pulses_;
+  if (pulse_ != nullptr) all.push_back(pulse_);
+  return all;
 }
 
 void Host::Beat(const std::shared_ptr<Wire>& wire) {
@@ -151,7 +157,7 @@ void Host::OnFrame(Wire& wire, const Frame& frame) {
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker(), Describe(status));
   if (&wire != link_.get()) {
-    if (message.has_fence() && &wire == pulse_.get()) return;  // its link was cut meanwhile
+    if (message.has_fence()) return;  // its link was cut meanwhile
     return world_.Broken("F1", "{}: its pulse gets {}", worker(), message.ShortDebugString());
   }
   link_life_->Heard(world_.Time());
@@ -193,6 +199,8 @@ void Host::OnEnd(Wire& wire) {
     registered_ = false;  // the pulse stays
     account_->LinkEnded();
     Dial();
+  } else {
+    std::erase_if(old_pulses_, [&](const auto& old) { return old.get() == &wire; });
   }
 }
 
@@ -204,7 +212,8 @@ void Host::CutLink(bool hub_first, int64_t later) {
   last_cut_ = world_.queue.now() + later;
   world_.queue.After(later, [this] { --cuts_; });
   link_->Cut(hub_first, later);
-  if (pulse_ != nullptr && world_.random.Percent(30)) pulse_->Cut(hub_first, later);
+  if (pulse_ == nullptr || !world_.random.Percent(30)) return;
+  for (const std::shared_ptr<Wire>& pulse : Pulses()) pulse->Cut(hub_first, later);
 }
 
 bool Host::CutLately() const {
@@ -214,10 +223,10 @@ bool Host::CutLately() const {
 void Host::Silence(int64_t time) {
   silent_ = true;
   machine_.Sleep();
-  const auto tell = [this, life = life_, pulse = pulse_] {
-    if (!silent_ || life != life_ || pulse == nullptr || pulse != pulse_) return;
+  const auto tell = [this, life = life_, pulses = Pulses()] {
+    if (!silent_ || life != life_ || pulses.empty()) return;
     world_.Count("host silent for long");
-    pulse->HostSilent();
+    for (const std::shared_ptr<Wire>& pulse : pulses) pulse->HostSilent();
   };
   if (time >= kSilence) world_.queue.After(kSilence, tell);
   world_.queue.After(time, [this] {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/sim/links.h"
 #include "tests/sim/world.h"
@@ -62,6 +63,7 @@ class Host final : public FarSide {
  private:
   void Dial();
   void DialPulse();
+  std::vector<std::shared_ptr<Wire>> Pulses() const;
   void Beat(const std::shared_ptr<Wire>& wire);
   void StartExecutor(int64_t delay);
   void Kill(const v1::KillExecutor& kill);
@@ -77,6 +79,7 @@ class Host final : public FarSide {
   std::shared_ptr<Wire> link_;
   std::optional<LinkLife> link_life_;  // of the supervisor's process
   std::shared_ptr<Wire> pulse_;
+  std::vector<std::shared_ptr<Wire>> old_pulses_;  // until the controller closes them
   bool registered_ = false;
   std::optional<ExecutorAccount> account_;  // of the supervisor's process
   std::string kill_reason_;                 // of the executor that runs; empty: it is not killed
