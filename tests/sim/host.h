@@ -40,6 +40,9 @@ class Host final : public FarSide {
   // For this time nothing reaches the host or leaves it.
   void Silence(int64_t time);
   bool silent() const { return silent_; }
+  // Stops the supervisor: it does nothing, and everything for it waits until Wake.
+  void Sleep() { asleep_ = true; }
+  void Wake();
   // When it was heard again last.
   int64_t heard_at() const { return heard_at_; }
   void Hold(Event run) { held_.push_back(std::move(run)); }
@@ -61,6 +64,15 @@ class Host final : public FarSide {
   void OnEnd(Wire& wire) override;
 
  private:
+  // Runs it later in this life of the supervisor, and not while it is stopped.
+  template <typename F>
+  void After(int64_t delay, F run) {
+    world_.queue.After(delay, [this, life = life_, run = std::move(run)]() mutable {
+      if (life != life_) return;
+      if (asleep_) return waiting_.push_back(std::move(run));
+      run();
+    });
+  }
   void Dial();
   void DialPulse();
   std::vector<std::shared_ptr<Wire>> Pulses() const;
@@ -83,6 +95,9 @@ class Host final : public FarSide {
   bool registered_ = false;
   std::optional<ExecutorAccount> account_;  // of the supervisor's process
   std::string kill_reason_;                 // of the executor that runs; empty: it is not killed
+  bool asleep_ = false;
+  int64_t woke_at_ = 0;
+  std::deque<Event> waiting_;  // until it goes on
   bool silent_ = false;
   int64_t heard_at_ = -1;
   std::deque<Event> held_;
