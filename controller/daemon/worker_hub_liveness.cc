@@ -227,7 +227,8 @@ void WorkerHub::PulseEnded(Peer& pulse, const absl::Status& status) {
   if (status.code() == absl::StatusCode::kDeadlineExceeded)
     return HostSilent(pulse.worker, fmt::format("its host {} acknowledged nothing for {:.0f} s",
                                                 record.host, Seconds(kHostSilence)));
-  // Nothing is sent on it, so the end of its process closes it in order.
+  // Nothing is sent on it, so the end of its process closes it in order. Its process never does:
+  // it leaves a pulse that another replaces to OnPulse.
   if (!status.ok() || Planted(Bug::kDeathIsCut))
     pulse_cut_until_[pulse.worker] = now_() + options_.link_grace;
   LoseIfAlone(pulse.worker);

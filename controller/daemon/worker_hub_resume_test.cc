@@ -221,6 +221,28 @@ TEST_F(ResumeTest, TheLinksOfExecutorAndSupervisorMayBothBreakWhileThePulseStand
   EXPECT_THAT(lost_, IsEmpty());
 }
 
+TEST_F(ResumeTest, TheOldPulseStandsUntilTheNewOneIsHeardOf) {
+  Cut();
+  supervisor_->link.reset();
+  Settle();
+  supervisor_ = ConnectSupervisor("w0");
+  EXPECT_TRUE(Resume(Words()).has_resumed());
+  // The supervisor dials another pulse, and all but the old one break before it has said anything.
+  const auto unheard = Connect();
+  Cut();
+  supervisor_->link.reset();
+  unheard->link.reset();
+  Settle();
+  EXPECT_FALSE(pulse_->closed);
+  EXPECT_THAT(lost_, IsEmpty());
+  supervisor_ = ConnectSupervisor("w0");
+  const auto heard = ConnectPulse();
+  EXPECT_TRUE(pulse_->closed);
+  EXPECT_FALSE(heard->closed);
+  EXPECT_TRUE(Resume(Words()).has_resumed());
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
 TEST_F(ResumeTest, AnOperatorsRestartEndsAnExecutorWithoutAConnection) {
   Cut();
   supervisor_->received.clear();

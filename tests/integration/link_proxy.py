@@ -26,6 +26,9 @@ class Connection:
         self.open = True
         self.held = threading.Event()
         self.passing = threading.Lock()  # held while bytes are taken and passed on
+
+    def start(self):
+        near, far = self.sockets
         for source, target in ((near, far), (far, near)):
             threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
 
@@ -83,7 +86,8 @@ class LinkProxy:
                 return
             for sock in (near, far):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.connections.append(Connection(near, far))
+            self.connections.append(Connection(near, far))  # nothing passes before it can be found
+            self.connections[-1].start()
 
     def of(self, kind):
         return [c for c in self.connections if c.open and c.kind == kind]

@@ -147,10 +147,10 @@ void Client::OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> resul
   if (done_ || !session_ || !world_.random.Percent(12)) return;
   world_.Count("operation from an answer");
   static constexpr void (Client::*kFollow[])() = {
-      &Client::DoPut,   &Client::DoExecute,  &Client::DoCopy, &Client::DoDelete,
-      &Client::DoWatch, &Client::DoDestruct, &Client::DoFetch};
+      &Client::DoPut,   &Client::DoExecute,  &Client::DoCopy,  &Client::DoDelete,
+      &Client::DoWatch, &Client::DoDestruct, &Client::DoFetch, &Client::DoReadAll};
   Operate(kFollow[world_.random.Below(std::size(kFollow))]);
-  if (world_.random.Percent(4)) Close();
+  if (world_.random.Percent(waiting() ? 20 : 4)) Close();
 }
 
 void Client::ReadAll() {

@@ -81,6 +81,7 @@ class Coverage {
                                          "executor stopped",
                                          "executor stalled",
                                          "stopped executor goes on",
+                                         "worker stopped",
                                          "host dies",
                                          "host silent",
                                          "host silent for long",

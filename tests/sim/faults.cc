@@ -101,8 +101,10 @@ void World::Cut(Machine& machine, bool hub_first, int64_t later, bool executor, 
 }
 
 void World::StopExecutor(Machine& machine) {
-  const int64_t time =
-      random.Between(kSecond / 10, random.Percent(40) ? 3 * config.deadline / 2 : 5 * kSecond);
+  const bool supervisor_too = random.Percent(40);
+  const int64_t least = supervisor_too ? config.deadline / 2 : kSecond / 10;
+  const bool may_be_long = supervisor_too || random.Percent(40);
+  const int64_t time = random.Between(least, may_be_long ? 3 * config.deadline / 2 : 5 * kSecond);
   Count("executor stopped");
   Trace("the executor of {} stops for {} us", machine.worker(), time);
   machine.Sleep();
@@ -114,6 +116,15 @@ void World::StopExecutor(Machine& machine) {
     if (machine.session() != session || !machine.asleep() || controller == nullptr) return;
     MayBeLost(session, std::max(by - controller->Now(), kSlack));
   });
+  if (supervisor_too) {
+    Count("worker stopped");
+    machine.host().Sleep();
+    ++down_;
+    queue.After(std::max(int64_t{1}, time + random.Between(-kSecond, kSecond)), [this, &machine] {
+      --down_;
+      machine.host().Wake();
+    });
+  }
   ++down_;
   queue.After(time, [this, &machine, session] {
     --down_;

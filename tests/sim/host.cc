@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/host.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/sim/controller.h"
@@ -21,7 +22,7 @@ const std::string& Host::worker() const { return machine_.worker(); }
 const std::string& Host::island() const { return machine_.island(); }
 
 bool Host::Fine() const {
-  return alive_ && registered_ && !silent_ && cuts_ == 0 && pulse_ != nullptr &&
+  return alive_ && registered_ && !asleep_ && !silent_ && cuts_ == 0 && pulse_ != nullptr &&
          pulse_->watched() && link_->epoch() == world_.epoch;
 }
 
@@ -39,25 +40,27 @@ void Host::Start() {
 }
 
 void Host::StartExecutor(int64_t delay) {
-  world_.queue.After(delay, [this, life = life_] {
-    if (life == life_ && alive_ && !machine_.alive()) machine_.Start();
+  After(delay, [this] {
+    if (!machine_.alive()) machine_.Start();
   });
 }
 
 void Host::Die(int64_t back) {
   if (!alive_) return;
-  alive_ = registered_ = false;
+  alive_ = registered_ = asleep_ = false;
   ++life_;
-  for (std::shared_ptr<Wire>* wire : {&pulse_, &link_}) {
-    if (*wire != nullptr) (*wire)->HangUp();
-    wire->reset();
-  }
+  waiting_.clear();
+  for (const std::shared_ptr<Wire>& pulse : Pulses()) pulse->HangUp();
+  pulse_.reset();
+  old_pulses_.clear();
+  if (link_ != nullptr) std::exchange(link_, nullptr)->HangUp();
   machine_.Die();
   world_.queue.After(back, [this] { Start(); });
 }
 
 void Host::ExecutorEnded(const ProcessEnd& end) {
   if (!alive_) return;  // nobody reports it
+  if (asleep_) return waiting_.push_back([this, end] { ExecutorEnded(end); });
   const ExecutorAccount::Verdict verdict = account_->Ended(end, world_.Time(), false);
   const std::string reason = std::exchange(kill_reason_, "");
   const bool late = world_.random.Percent(20);
@@ -70,9 +73,7 @@ void Host::ExecutorEnded(const ProcessEnd& end) {
   const int64_t most = told + 2 * world_.config.link_delay + 100 * kMillisecond;
   if (registered_ && cuts_ == 0 && most < std::min(back, kSecond))
     world_.Accounted(end.incarnation, end.signal != 0 && !reason.empty() ? reason : Cause(end));
-  world_.queue.After(told, [this, life = life_] {
-    if (life == life_) TellDeaths();
-  });
+  After(told, [this] { TellDeaths(); });
   StartExecutor(back);
 }
 
@@ -99,8 +100,8 @@ void Host::Kill(const v1::KillExecutor& kill) {
 
 void Host::Dial() {
   const int64_t pause = kMillisecond * link_life_->NextPause().count();
-  world_.queue.After(pause + world_.LinkDelay(), [this, life = life_] {
-    if (life != life_ || link_ != nullptr) return;
+  After(pause + world_.LinkDelay(), [this] {
+    if (link_ != nullptr) return;
     if (world_.controller == nullptr || silent_) return Dial();
     link_ = std::make_shared<Wire>(world_, *this, this);
     link_->Open();
@@ -118,10 +119,10 @@ void Host::Dial() {
 }
 
 void Host::DialPulse() {
-  world_.queue.After(world_.LinkDelay(), [this, life = life_] {
-    if (life != life_ || !registered_) return;
+  After(world_.LinkDelay(), [this] {
+    if (!registered_) return;
     if (world_.controller == nullptr || silent_) return DialPulse();
-    if (pulse_ != nullptr) std::exchange(pulse_, nullptr)->HangUp();
+    if (pulse_ != nullptr) old_pulses_.push_back(std::move(pulse_));
     pulse_ = std::make_shared<Wire>(world_, *this, this);
     pulse_->Open();
     v1::ToController message;
@@ -132,10 +133,17 @@ void Host::DialPulse() {
   });
 }
 
+std::vector<std::shared_ptr<Wire>> Host::Pulses() const {
+  std::vector<std::shared_ptr<Wire>> all = old_pulses_;
+  if (pulse_ != nullptr) all.push_back(pulse_);
+  return all;
+}
+
 void Host::Beat(const std::shared_ptr<Wire>& wire) {
   if (wire != link_) return;
+  if (asleep_) return waiting_.push_back([this, wire] { Beat(wire); });
   const LinkLife::Beat beat = link_life_->NextBeat(world_.Time());
-  wire->CheckPatience(beat.give_up, *link_life_, 0);
+  wire->CheckPatience(beat.give_up, *link_life_, woke_at_);
   if (beat.give_up) {
     wire->HangUp();
     return OnEnd(*wire);
@@ -147,12 +155,17 @@ void Host::Beat(const std::shared_ptr<Wire>& wire) {
 }
 
 void Host::OnFrame(Wire& wire, const Frame& frame) {
+  if (asleep_)
+    return waiting_.push_back([this, w = wire.shared_from_this(), frame] { OnFrame(*w, frame); });
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker(), Describe(status));
   if (&wire != link_.get()) {
-    if (message.has_fence() && &wire == pulse_.get()) return;  // its link was cut meanwhile
-    return world_.Broken("F1", "{}: its pulse gets {}", worker(), message.ShortDebugString());
+    // A pulse is fenced if the link was cut meanwhile.
+    const bool pulse = std::ranges::count(Pulses(), &wire, &std::shared_ptr<Wire>::get) > 0;
+    if (pulse && !message.has_fence())
+      world_.Broken("F1", "{}: its pulse gets {}", worker(), message.ShortDebugString());
+    return;  // of a link that it has given up
   }
   link_life_->Heard(world_.Time());
   switch (message.message_case()) {
@@ -179,12 +192,13 @@ void Host::Compile(const std::shared_ptr<Wire>& wire, const v1::LinkCompileReque
   answer.mutable_compile_response()->set_id(request.id());
   answer.mutable_compile_response()->set_code("code of " + request.program());
   const auto time = world_.random.Between(1, kSecond);
-  world_.queue.After(time, [this, wire, answer = std::move(answer), life = life_] {
-    if (life == life_ && wire == link_) wire->Send(answer);
+  After(time, [this, wire, answer = std::move(answer)] {
+    if (wire == link_) wire->Send(answer);
   });
 }
 
 void Host::OnEnd(Wire& wire) {
+  if (asleep_) return waiting_.push_back([this, w = wire.shared_from_this()] { OnEnd(*w); });
   if (&wire == pulse_.get()) {
     pulse_ = nullptr;
     if (registered_) DialPulse();
@@ -193,10 +207,24 @@ void Host::OnEnd(Wire& wire) {
     registered_ = false;  // the pulse stays
     account_->LinkEnded();
     Dial();
+  } else {
+    std::erase_if(old_pulses_, [&](const auto& old) { return old.get() == &wire; });
   }
 }
 
 // ---- faults
+
+void Host::Wake() {
+  if (!asleep_) return;
+  world_.Trace("{}: its supervisor goes on", worker());
+  asleep_ = false;
+  woke_at_ = world_.queue.now();
+  for (std::deque<Event> waited = std::exchange(waiting_, {}); !waited.empty();) {
+    Event run = std::move(waited.front());
+    waited.pop_front();
+    run();
+  }
+}
 
 void Host::CutLink(bool hub_first, int64_t later) {
   if (link_ == nullptr) return;
@@ -204,7 +232,8 @@ void Host::CutLink(bool hub_first, int64_t later) {
   last_cut_ = world_.queue.now() + later;
   world_.queue.After(later, [this] { --cuts_; });
   link_->Cut(hub_first, later);
-  if (pulse_ != nullptr && world_.random.Percent(30)) pulse_->Cut(hub_first, later);
+  if (pulse_ == nullptr || !world_.random.Percent(30)) return;
+  for (const std::shared_ptr<Wire>& pulse : Pulses()) pulse->Cut(hub_first, later);
 }
 
 bool Host::CutLately() const {
@@ -214,10 +243,10 @@ bool Host::CutLately() const {
 void Host::Silence(int64_t time) {
   silent_ = true;
   machine_.Sleep();
-  const auto tell = [this, life = life_, pulse = pulse_] {
-    if (!silent_ || life != life_ || pulse == nullptr || pulse != pulse_) return;
+  const auto tell = [this, life = life_, pulses = Pulses()] {
+    if (!silent_ || life != life_ || pulses.empty()) return;
     world_.Count("host silent for long");
-    pulse->HostSilent();
+    for (const std::shared_ptr<Wire>& pulse : pulses) pulse->HostSilent();
   };
   if (time >= kSilence) world_.queue.After(kSilence, tell);
   world_.queue.After(time, [this] {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/sim/links.h"
 #include "tests/sim/world.h"
@@ -39,6 +40,9 @@ class Host final : public FarSide {
   // For this time nothing reaches the host or leaves it.
   void Silence(int64_t time);
   bool silent() const { return silent_; }
+  // Stops the supervisor: it does nothing, and everything for it waits until Wake.
+  void Sleep() { asleep_ = true; }
+  void Wake();
   // When it was heard again last.
   int64_t heard_at() const { return heard_at_; }
   void Hold(Event run) { held_.push_back(std::move(run)); }
@@ -60,8 +64,18 @@ class Host final : public FarSide {
   void OnEnd(Wire& wire) override;
 
  private:
+  // Runs it later in this life of the supervisor, and not while it is stopped.
+  template <typename F>
+  void After(int64_t delay, F run) {
+    world_.queue.After(delay, [this, life = life_, run = std::move(run)]() mutable {
+      if (life != life_) return;
+      if (asleep_) return waiting_.push_back(std::move(run));
+      run();
+    });
+  }
   void Dial();
   void DialPulse();
+  std::vector<std::shared_ptr<Wire>> Pulses() const;
   void Beat(const std::shared_ptr<Wire>& wire);
   void StartExecutor(int64_t delay);
   void Kill(const v1::KillExecutor& kill);
@@ -77,9 +91,13 @@ class Host final : public FarSide {
   std::shared_ptr<Wire> link_;
   std::optional<LinkLife> link_life_;  // of the supervisor's process
   std::shared_ptr<Wire> pulse_;
+  std::vector<std::shared_ptr<Wire>> old_pulses_;  // until the controller closes them
   bool registered_ = false;
   std::optional<ExecutorAccount> account_;  // of the supervisor's process
   std::string kill_reason_;                 // of the executor that runs; empty: it is not killed
+  bool asleep_ = false;
+  int64_t woke_at_ = 0;
+  std::deque<Event> waiting_;  // until it goes on
   bool silent_ = false;
   int64_t heard_at_ = -1;
   std::deque<Event> held_;

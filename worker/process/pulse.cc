@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/process/pulse.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "wire/link_codec.h"
@@ -36,17 +37,18 @@ void Pulse::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
     });
   };
   if (!link.ok()) return again();
-  if (link_ != nullptr) link_->on_closed = nullptr;
-  link_ = *std::move(link);
-  link_->on_frame = [](const Frame&) {};  // a fence: the link closes
-  link_->on_closed = [this, again](const absl::Status&) {
-    loop_.Post("drop pulse", [closed = std::move(link_)] {});
+  const std::shared_ptr<Link>& latest = links_.emplace_back(*std::move(link));
+  latest->on_frame = [](const Frame&) {};  // a fence: the link closes
+  latest->on_closed = [this, again, ended = latest.get()](const absl::Status&) {
+    const auto it = std::ranges::find(links_, ended, &std::shared_ptr<Link>::get);
+    loop_.Post("drop pulse", [closed = std::move(*it)] {});
+    links_.erase(it);
     again();
   };
-  link_->WatchHost();
+  latest->WatchHost();
   v1::ToController message;
   *message.mutable_pulse() = message_;
-  link_->Send(PackFrame(message));
+  latest->Send(PackFrame(message));
 }
 
 }  // namespace fairway

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "async/event_loop.h"
 #include "fairway/v1/link.pb.h"
@@ -33,8 +34,10 @@ class Pulse {
   const std::string controller_;
   const TlsUse tls_;
   const v1::Pulse message_;
-  uint64_t attempt_ = 0;  // the latest; the others have ended, or end when it has connected
-  std::shared_ptr<Link> link_;
+  uint64_t attempt_ = 0;  // the latest; what comes of the others is not followed by a new one
+  // Connections that stand. The last one is the latest. Only the controller closes the others, when
+  // it hears of that one: a pulse that closes in order tells it that this process has ended.
+  std::vector<std::shared_ptr<Link>> links_;
 };
 
 }  // namespace fairway
