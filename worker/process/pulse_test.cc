@@ -37,7 +37,8 @@ class PulseTest : public ::testing::Test {
               }).value();
     v1::Pulse message;
     message.set_worker("w0");
-    pulse_ = std::make_unique<Pulse>(loop_, fmt::format("127.0.0.1:{}", server_->port()), message);
+    pulse_ = std::make_unique<Pulse>(loop_, fmt::format("127.0.0.1:{}", server_->port()), nullptr,
+                                     message);
   }
 
   // Starts the pulse; the controller takes its message.
