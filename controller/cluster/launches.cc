@@ -56,7 +56,7 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   command.devices = here.ordinals;
   command.inputs.reserve(here.positions.size());
   for (const int32_t i : here.positions) {
-    std::vector<ShardRef>& inputs = command.inputs.emplace_back();
+    ShardRefs& inputs = command.inputs.emplace_back();
     inputs.reserve(node.inputs.size());
     for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
   }
