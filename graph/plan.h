@@ -15,6 +15,8 @@
 #include <variant>
 #include <vector>
 
+#include <absl/container/inlined_vector.h>
+
 #include "base/blob.h"
 #include "base/ids.h"
 #include "base/status.h"
@@ -31,6 +33,9 @@ struct ShardRef {
   friend bool operator==(const ShardRef&, const ShardRef&) = default;
   friend auto operator<=>(const ShardRef&, const ShardRef&) = default;
 };
+
+// The arguments of a launch on one device. Most have one or two.
+using ShardRefs = absl::InlinedVector<ShardRef, 2>;
 
 // A shard that an executor makes or receives.
 struct LocalShard {
@@ -140,9 +145,9 @@ struct PrepareLaunch {
   NodeId node;
   uint64_t seq = 0;  // numbers the prepared nodes of this executor incarnation: 1, 2, 3, ...
   ExecutableId executable;
-  std::vector<int32_t> devices;  // local ordinals in the order of the device assignment
-  std::vector<std::vector<ShardRef>> inputs;  // [position in devices][argument]
-  std::vector<GroupPart> outputs;             // one per result; shards in the order of `devices`
+  std::vector<int32_t> devices;    // local ordinals in the order of the device assignment
+  std::vector<ShardRefs> inputs;   // [position in devices][argument]
+  std::vector<GroupPart> outputs;  // one per result; shards in the order of `devices`
 };
 
 // Launches the node. All executors of an island launch its gangs in the order of their ids.

@@ -7,18 +7,14 @@
 
 namespace fairway {
 
-Admission::Device& Admission::At(DeviceId device) {
-  if (device.value >= devices_.size()) devices_.resize(device.value + 1);
-  return devices_[device.value];
-}
-
 Admission::Device Admission::Of(DeviceId device) const {
   return device.value < devices_.size() ? devices_[device.value] : Device();
 }
 
 void Admission::SetDevice(DeviceId device, int64_t limit) {
-  At(device).limit = limit;
-  Touch(device);
+  Device& at = At(device);
+  at.limit = limit;
+  Touch(device, at.island);
 }
 
 void Admission::Forget(IslandId island) { islands_.erase(island); }
@@ -46,14 +42,15 @@ bool Admission::Remove(NodeId node, IslandId island) {
   return true;
 }
 
-void Admission::Touch(DeviceId device) {
-  const auto at = islands_.find(At(device).island);
+void Admission::Touch(DeviceId device, IslandId waiting) {
+  const auto at = islands_.find(waiting);
   if (at != islands_.end() && !at->second.lines.empty()) at->second.touched.insert(device);
 }
 
 void Admission::Release(DeviceId device, int64_t bytes) {
-  At(device).used -= bytes;
-  Touch(device);
+  Device& at = At(device);
+  at.used -= bytes;
+  Touch(device, at.island);
 }
 
 void Admission::WillRelease(DeviceId device, int64_t bytes) { At(device).will_release += bytes; }
@@ -158,7 +155,7 @@ void Admission::Protect(const Island& island, SessionId session, KeptOn& kept) c
   }
 }
 
-std::vector<NodeId> Admission::Admit(IslandId island, size_t most, const May& may) {
+std::vector<NodeId> Admission::Admit(IslandId island, size_t most, May may) {
   std::vector<NodeId> admitted;
   const auto found = islands_.find(island);
   if (found == islands_.end()) return admitted;
@@ -182,7 +179,7 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most, const May& ma
       Protect(at, waiting.session, kept);
       continue;
     }
-    if (may != nullptr && !may(node)) {
+    if (!may(node)) {
       JoinLines(at, node, waiting);
       Protect(at, waiting.session, kept);
       at.held.insert(node);

@@ -15,12 +15,13 @@
 #define FAIRWAY_SCHEDULER_ADMISSION_H_
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include <absl/functional/function_ref.h>
 
 #include "base/ids.h"
 #include "scheduler/session_policy.h"
@@ -62,8 +63,9 @@ class Admission {
   // at new nodes, and at the first node of each session on devices where memory was given back;
   // sessions take turns. Looks at no more than `most` nodes; see HasCandidates. A node that fits
   // and that `may` refuses is held: it waits in its lines as if it did not fit.
-  using May = std::function<bool(NodeId node)>;
-  std::vector<NodeId> Admit(IslandId island, size_t most = SIZE_MAX, const May& may = nullptr);
+  using May = absl::FunctionRef<bool(NodeId node)>;
+  std::vector<NodeId> Admit(
+      IslandId island, size_t most = SIZE_MAX, May may = [](NodeId) { return true; });
   // Has the next Admit look at the nodes that are held. Returns them, in order of age.
   std::vector<NodeId> TryHeldAgain(IslandId island);
   // Gives the session the next turn there, because room was made for its first node.
@@ -145,9 +147,13 @@ class Admission {
   void Protect(const Island& island, SessionId session, KeptOn& kept) const;
 
   // By number; numbers are dense. A device that SetDevice has not set has no limit.
-  Device& At(DeviceId device);
+  Device& At(DeviceId device) {
+    if (device.value >= devices_.size()) devices_.resize(device.value + 1);
+    return devices_[device.value];
+  }
   Device Of(DeviceId device) const;
-  void Touch(DeviceId device);
+  // The room on the device has changed.
+  void Touch(DeviceId device, IslandId waiting);
   std::vector<Device> devices_;
   std::map<IslandId, Island> islands_;
 };

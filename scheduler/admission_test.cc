@@ -141,7 +141,7 @@ TEST(AdmissionTest, ANodeThatIsHeldKeepsItsPlaceAndItsRoom) {
   admission.SetDevice(DeviceId(1), 100);
   const IslandId island(1);
   std::set<NodeId> refused = {NodeId(1)};
-  const Admission::May may = [&](NodeId node) { return !refused.contains(node); };
+  const auto may = [&](NodeId node) { return !refused.contains(node); };
   const auto admit = [&] { return admission.Admit(island, SIZE_MAX, may); };
   admission.Enqueue(NodeId(1), SessionId(1), island, {{DeviceId(1), 60}});
   admission.Enqueue(NodeId(2), SessionId(1), island, {{DeviceId(1), 10}});

@@ -11,13 +11,13 @@ namespace fairway {
 void Sequencer::Prepared(NodeId node, SessionId session, const std::vector<DeviceId>& devices,
                          uint64_t ids) {
   if (waiting_.contains(node)) return;
-  waiting_.emplace(node, Waiting{session, Use(devices), ids});
+  waiting_.emplace(node, Known{session, Use(devices), ids});
 }
 
 void Sequencer::InputsArrived(NodeId node) {
   const auto it = waiting_.find(node);
   if (it == waiting_.end()) return;
-  const Waiting& waiting = it->second;
+  const Known& waiting = it->second;
   if (waiting.budget.kind == Budget::Kind::kGang)
     return gang_turns_.Add(node, waiting.session, waiting.budget.gangs);
   launchable_[waiting.budget].nodes.emplace(waiting.session, node);
@@ -27,7 +27,7 @@ void Sequencer::InputsArrived(NodeId node) {
 void Sequencer::InputsMissing(NodeId node) {
   const auto it = waiting_.find(node);
   if (it == waiting_.end()) return;
-  const Waiting& waiting = it->second;
+  const Known& waiting = it->second;
   if (waiting.budget.kind == Budget::Kind::kGang)
     return gang_turns_.Remove(node, waiting.session, waiting.budget.gangs);
   const auto line = launchable_.find(waiting.budget);
@@ -39,7 +39,7 @@ void Sequencer::InputsMissing(NodeId node) {
 void Sequencer::Finished(NodeId node) {
   const auto it = running_.find(node);
   if (it == running_.end()) return;
-  const Budget budget = it->second;
+  const Budget budget = it->second.budget;
   running_.erase(it);
   if (budget.kind == Budget::Kind::kGang) {
     --gangs_in_flight_;
@@ -121,8 +121,7 @@ void Sequencer::Give(NodeId node, std::vector<Grant>& grants) {
   grants.push_back({node, LaunchId(next_id_)});
   if (!Planted(Bug::kLaunchIdReused) || !gang || next_id_ % 3 != 0) next_id_ += it->second.ids;
   if (Planted(Bug::kLaunchTwice) && gang) grants.push_back({node, LaunchId(next_id_++)});
-  running_.emplace(node, it->second.budget);
-  waiting_.erase(it);
+  running_.insert(waiting_.extract(it));
 }
 
 std::vector<Grant> Sequencer::Step(size_t most) {
@@ -146,7 +145,7 @@ std::vector<Grant> Sequencer::Step(size_t most) {
 std::vector<NodeId> Sequencer::Running() const {
   std::vector<NodeId> out;
   out.reserve(running_.size());
-  for (const auto& [node, budget] : running_) out.push_back(node);
+  for (const auto& [node, launch] : running_) out.push_back(node);
   return out;
 }
 

@@ -104,12 +104,12 @@ class Sequencer {
   uint64_t next_id_;
   int gangs_in_flight_ = 0;
   uint64_t gangs_granted_ = 0;
-  struct Waiting {
+  struct Known {
     SessionId session;
     Budget budget;
     uint64_t ids = 1;
   };
-  std::map<NodeId, Waiting> waiting_;  // prepared, not launched
+  std::map<NodeId, Known> waiting_;  // prepared, not launched
   // Those of waiting_ that have arrived and are no gangs. Invariant: no line is empty.
   struct Line {
     std::set<std::pair<SessionId, NodeId>> nodes;
@@ -122,8 +122,8 @@ class Sequencer {
   // Invariant: has the next node of each line whose budget allows a launch. Lines share nothing, so
   // the order between them makes nobody wait.
   std::map<NodeId, Budget> firsts_;
-  GangTurns gang_turns_;  // has the gangs of waiting_ that have arrived
-  std::map<NodeId, Budget> running_;
+  GangTurns gang_turns_;             // has the gangs of waiting_ that have arrived
+  std::map<NodeId, Known> running_;  // launched, not finished
   std::map<DeviceId, int> singles_;  // running launches on one device, by device; no count is 0
 };
 

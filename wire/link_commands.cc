@@ -35,11 +35,12 @@ void Put(const GroupPart& part, v1::GroupPart* out) {
   out->set_group(part.group.value);
   out->set_dtype(static_cast<int32_t>(part.dtype));
   out->set_memory_kind(part.memory_kind);
+  out->mutable_shards()->Reserve(static_cast<int>(part.shards.size()));
   for (const LocalShard& shard : part.shards) {
     v1::LocalShard* to = out->add_shards();
     to->set_shard(shard.shard);
     to->set_device(shard.device);
-    for (const int64_t dim : shard.shape.dims) to->add_dims(dim);
+    to->mutable_dims()->Assign(shard.shape.dims.begin(), shard.shape.dims.end());
   }
 }
 
@@ -92,7 +93,10 @@ struct Encoder {
     to->set_node(in.node.value);
     to->set_seq(in.seq);
     to->set_executable(in.executable.value);
-    for (const int32_t device : in.devices) to->add_devices(device);
+    to->mutable_devices()->Assign(in.devices.begin(), in.devices.end());
+    const size_t inputs = in.inputs.empty() ? 0 : in.inputs.size() * in.inputs[0].size();
+    to->mutable_input_groups()->Reserve(static_cast<int>(inputs));
+    to->mutable_input_shards()->Reserve(static_cast<int>(inputs));
     for (const auto& row : in.inputs) {
       for (const ShardRef ref : row) {
         to->add_input_groups(ref.group.value);

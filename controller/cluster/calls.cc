@@ -9,38 +9,6 @@
 #include "controller/cluster/many.h"
 
 namespace fairway {
-namespace {
-
-// Checks argument `a`. Its messages must let the user find the mistake.
-absl::Status CheckArgument(const ExecutableSpec& spec, size_t a, const Array& array,
-                           const std::vector<const Group*>& groups) {
-  const ValueType& want = spec.parameters[a];
-  if (array.spec.dtype != want.dtype)
-    return InvalidArgument("{}: argument {} is {}, expected {}", spec.name, a,
-                           ToString(array.spec.dtype, array.spec.shape),
-                           ToString(want.dtype, want.global));
-  if (array.shards.size() != spec.devices.size())
-    return InvalidArgument(
-        "{}: argument {} has {} shards, expected {} (one per device of the computation)", spec.name,
-        a, array.shards.size(), spec.devices.size());
-  for (size_t i = 0; i < array.shards.size(); ++i) {
-    const Place& place = groups[i]->places[array.shards[i].shard];
-    if (place.device != spec.devices[i])
-      return InvalidArgument(
-          "{}: shard {} of argument {} lies on another device than the computation expects there; "
-          "arrays given to one "
-          "computation must all lie on its devices (use jax.device_put)",
-          spec.name, i, a);
-    const Shape& shape = groups[i]->shape(array.shards[i].shard);
-    if (shape != want.shard)
-      return InvalidArgument("{}: shard {} of argument {} is {}, expected {}", spec.name, i, a,
-                             ToString(array.spec.dtype, shape), ToString(want.dtype, want.shard));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 class Cluster::Requests::CallRequest final : public LongRequest {
  public:
   // `binding` and `spec` must outlive it.
@@ -56,7 +24,7 @@ class Cluster::Requests::CallRequest final : public LongRequest {
 
   bool GoOn(Session& session) override;
   bool GiveUp() override;
-  NodeId node() const { return launch_.node; }
+  NodeId node() const { return launch_.id; }
 
  private:
   enum class Phase : uint8_t { kHandles, kArguments, kLaunch, kRefused };
@@ -64,6 +32,7 @@ class Cluster::Requests::CallRequest final : public LongRequest {
   bool DoSome(Session& session);
   bool AddHandle(Session& session);
   absl::Status CheckNext(Session& session);
+  // Checks argument `a`. The messages must let the user find the mistake.
   absl::Status Fits(size_t a, const Array& array) const;
   void BeginLaunch(Session& session);
 
@@ -161,13 +130,31 @@ absl::Status Cluster::Requests::CallRequest::CheckNext(Session& session) {
 }
 
 absl::Status Cluster::Requests::CallRequest::Fits(size_t a, const Array& array) const {
-  std::vector<const Group*> groups;
-  groups.reserve(array.shards.size());
-  for (const ShardRef& ref : array.shards) {
-    const bool same = !groups.empty() && groups.back()->id == ref.group;
-    groups.push_back(same ? groups.back() : s.FindGroup(ref.group));
+  const ValueType& want = spec_.parameters[a];
+  if (array.spec.dtype != want.dtype)
+    return InvalidArgument("{}: argument {} is {}, expected {}", spec_.name, a,
+                           ToString(array.spec.dtype, array.spec.shape),
+                           ToString(want.dtype, want.global));
+  if (array.shards.size() != spec_.devices.size())
+    return InvalidArgument(
+        "{}: argument {} has {} shards, expected {} (one per device of the computation)",
+        spec_.name, a, array.shards.size(), spec_.devices.size());
+  const Group* group = nullptr;
+  for (size_t i = 0; i < array.shards.size(); ++i) {
+    const ShardRef& ref = array.shards[i];
+    if (group == nullptr || group->id != ref.group) group = s.FindGroup(ref.group);
+    if (group->places[ref.shard].device != spec_.devices[i])
+      return InvalidArgument(
+          "{}: shard {} of argument {} lies on another device than the computation expects there; "
+          "arrays given to one "
+          "computation must all lie on its devices (use jax.device_put)",
+          spec_.name, i, a);
+    const Shape& shape = group->shape(ref.shard);
+    if (shape != want.shard)
+      return InvalidArgument("{}: shard {} of argument {} is {}, expected {}", spec_.name, i, a,
+                             ToString(array.spec.dtype, shape), ToString(want.dtype, want.shard));
   }
-  return CheckArgument(spec_, a, array, groups);
+  return absl::OkStatus();
 }
 
 void Cluster::Requests::CallRequest::BeginLaunch(Session& session) {

@@ -106,7 +106,7 @@ void Cluster::Commands::FlushAll() {
   for (const ExecutorId id : std::exchange(with_frees_, {})) Flush(s.executors.at(id));
 }
 
-void Cluster::Commands::Send(Executor& executor, Command command, SessionId payer) {
+void Cluster::Commands::Send(Executor& executor, Command&& command, SessionId payer) {
   s.Charge(1);
   Flush(executor);
   if (!executor.serves()) return;

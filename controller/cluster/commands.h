@@ -52,7 +52,7 @@ class Cluster::Commands {
   void Tick(int64_t now_ms);
 
   // `payer`: whose the command is; it may have ended. SessionId(): nobody pays.
-  void Send(Executor& executor, Command command, SessionId payer);
+  void Send(Executor& executor, Command&& command, SessionId payer);
   // Makes the executor load the code, and the node wait for it.
   void Install(Executor& executor, const ExecutableSpec& spec, const std::vector<int32_t>& devices,
                Node& node);

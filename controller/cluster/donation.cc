@@ -14,10 +14,9 @@ bool Cluster::Launches::CertainlyTaken(const Group& group, const GroupUse& use) 
          use.alone && use.shards == group.places.size();
 }
 
-std::vector<bool> Cluster::Launches::CertainlyDonated(const Node& node,
-                                                      const std::vector<int32_t>& arguments) {
+std::vector<bool> Cluster::Launches::CertainlyDonated(const Node& node) {
+  if (node.donatable.empty()) return {};
   std::vector<bool> donated(node.inputs.size());
-  if (arguments.empty()) return donated;
   std::unordered_map<GroupId, GroupUse> uses;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     std::pair<const GroupId, GroupUse>* last = nullptr;
@@ -27,8 +26,8 @@ std::vector<bool> Cluster::Launches::CertainlyDonated(const Node& node,
       last->second.Add(a);
     }
   }
-  for (const int32_t a : arguments) {
-    const std::vector<GroupId> of = GroupsOf(node.inputs[a]);
+  for (const int32_t a : node.donatable) {
+    const GroupIds of = GroupsOf(node.inputs[a]);
     donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
       return CertainlyTaken(*s.FindGroup(id), uses.at(id));
     });

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <absl/container/btree_map.h>
+#include <absl/container/inlined_vector.h>
 
 #include "base/ids.h"
 #include "base/memory_budget.h"
@@ -132,10 +133,11 @@ inline size_t RecordBytesOf(const Group& group) {
          group.error.message().size();
 }
 
+using GroupIds = absl::InlinedVector<GroupId, 2>;  // mostly one or two
 using GroupTable = absl::btree_map<GroupId, std::unique_ptr<Group>>;
 
-// The groups of these shards, each once.
-std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards);
+// The groups of these shards, each once, but not `except`.
+GroupIds GroupsOf(const std::vector<ShardRef>& shards, GroupId except = {});
 
 }  // namespace fairway
 

@@ -67,12 +67,12 @@ void Cluster::Groups::SetCharged(Group& group, bool charged) {
   }
 }
 
-std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) {
+GroupIds GroupsOf(const std::vector<ShardRef>& shards, GroupId except) {
   constexpr size_t kFew = 16;
-  std::vector<GroupId> out;
+  GroupIds out;
   std::unordered_set<GroupId> known;  // the ids in `out`, once these are more than a few
   for (const ShardRef& ref : shards) {
-    if (!out.empty() && out.back() == ref.group) continue;
+    if (ref.group == except || (!out.empty() && out.back() == ref.group)) continue;
     if (out.size() < kFew) {
       if (std::find(out.begin(), out.end(), ref.group) != out.end()) continue;
     } else {
@@ -84,11 +84,10 @@ std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) {
   return out;
 }
 
-void Cluster::Groups::AddReader(GroupId id, const Node& node) {
-  Group* group = s.FindGroup(id);
-  ++group->readers;
-  if (!group->settled()) group->waiters.push_back(node.id);
-  HasMemory(node, *group, false);
+void Cluster::Groups::AddReader(Group& group, const Node& node) {
+  ++group.readers;
+  if (!group.settled()) group.waiters.push_back(node.id);
+  HasMemory(node, group, false);
 }
 
 void Cluster::Groups::HasMemory(const Node& reader, Group& group, bool has) {

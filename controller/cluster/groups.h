@@ -40,7 +40,7 @@ class Cluster::Groups {
   // Starts or stops accounting the group's bytes to its session.
   static void SetCharged(Group& group, bool charged);
 
-  void AddReader(GroupId id, const Node& node);
+  void AddReader(Group& group, const Node& node);
   void DropReader(GroupId id);
   // A node that reads the group has memory now (or ends), or has none. Fetches need none.
   void HasMemory(const Node& reader, Group& group, bool has);

@@ -135,13 +135,11 @@ std::vector<DeviceUsage> Cluster::Fleet::Usage() const {
 
 std::map<std::string, uint64_t> Cluster::Inspection::Transitions() const {
   std::map<std::string, uint64_t> out;
-  for (int from = 0; from < 5; ++from) {
-    for (int to = 0; to < 5; ++to) {
-      const std::pair move{static_cast<NodeState>(from), static_cast<NodeState>(to)};
-      if (!CanMove(move.first, move.second)) continue;
-      const auto it = state_->nodes.transitions.find(move);
-      out[fmt::format("{} -> {}", kStateNames[from], kStateNames[to])] =
-          it == state_->nodes.transitions.end() ? 0 : it->second;
+  for (size_t from = 0; from < kStateNames.size(); ++from) {
+    for (size_t to = 0; to < kStateNames.size(); ++to) {
+      if (CanMove(static_cast<NodeState>(from), static_cast<NodeState>(to)))
+        out[fmt::format("{} -> {}", kStateNames[from], kStateNames[to])] =
+            state_->nodes.transitions[from][to];
     }
   }
   return out;

@@ -157,11 +157,13 @@ absl::Status Cluster::Inspection::Invariants::CheckIslands() {
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckMoves() {
-  for (const auto& [move, count] : s.nodes.transitions) {
-    if (!CanMove(move.first, move.second))
-      return Error(absl::StatusCode::kInternal, "a node went from {} to {}",
-                   kStateNames[static_cast<int>(move.first)],
-                   kStateNames[static_cast<int>(move.second)]);
+  for (size_t from = 0; from < kStateNames.size(); ++from) {
+    for (size_t to = 0; to < kStateNames.size(); ++to) {
+      if (s.nodes.transitions[from][to] > 0 &&
+          !CanMove(static_cast<NodeState>(from), static_cast<NodeState>(to)))
+        return Error(absl::StatusCode::kInternal, "a node went from {} to {}", kStateNames[from],
+                     kStateNames[to]);
+    }
   }
   return absl::OkStatus();
 }

@@ -56,7 +56,7 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   command.devices = here.ordinals;
   command.inputs.reserve(here.positions.size());
   for (const int32_t i : here.positions) {
-    std::vector<ShardRef>& inputs = command.inputs.emplace_back();
+    ShardRefs& inputs = command.inputs.emplace_back();
     inputs.reserve(node.inputs.size());
     for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
   }
@@ -97,7 +97,7 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   // Of a launch that goes ahead, no input is known to have failed. Its executors find out about
   // failures that they have not reported yet.
   const bool poisoned = node.unsettled_inputs == 0 && WorstInput(s.all_groups, node) != nullptr;
-  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
+  const std::vector<bool> donated = CertainlyDonated(node);
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);
     if (const Group* failed = poisoned ? WorstOf(s.all_groups, node.inputs[a]) : nullptr;
@@ -110,7 +110,7 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
       if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
       continue;
     }
-    if (!donated[a]) {
+    if (donated.empty() || !donated[a]) {
       command.non_donatable.push_back(index);
       continue;
     }
@@ -126,9 +126,10 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
     inline_shards[node.layout->part_of[ref.shard]].push_back(ref);
   for (size_t p = 0; p < node.participants.size(); ++p) {
     if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
-    const ExecutorId id = node.participants[p].executor;
+    Executor& executor = s.executors.at(node.participants[p].executor);
     command.inline_shards = std::move(inline_shards[p]);
-    s.commands.Send(s.executors.at(id), command, node.session);
+    const bool last = p + 1 == node.participants.size();
+    s.commands.Send(executor, last ? std::move(command) : command, node.session);
   }
   Launched(node);
 }

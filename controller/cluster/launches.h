@@ -67,12 +67,14 @@ class Cluster::Launches {
   // Reserves less for an input that will certainly become an output.
   void CreditDonation(NewLaunch& launch);
   void EndNew(Session& session, NewLaunch& launch);
+  void FailNew(NewLaunch& launch, const absl::Status& why);
   void PrepareOn(Node& node, size_t participant);
   // Whether a launch takes over the group: nothing else can read it any more, and one argument has
   // all its shards.
   static bool CertainlyTaken(const Group& group, const GroupUse& use);
-  // By argument of a launch: is it in `arguments`, and can nothing but this node read it any more?
-  std::vector<bool> CertainlyDonated(const Node& node, const std::vector<int32_t>& arguments);
+  // By argument of a launch: is it donatable, and can nothing but this node read it any more?
+  // Empty: no argument is.
+  std::vector<bool> CertainlyDonated(const Node& node);
   // The outputs whose bytes should come with the report.
   std::vector<ShardRef> InlineOutputs(const Node& node) const;
 

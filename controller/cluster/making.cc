@@ -188,8 +188,7 @@ absl::StatusOr<Array> Cluster::Remaking::Copied(Session& session, const Array& s
       node->sources.push_back(from);
     }
     if (node == nullptr) continue;
-    node->reads = GroupsOf(node->sources);
-    std::erase(node->reads, group->id);
+    node->reads = GroupsOf(node->sources, group->id);
   }
   return copy;
 }

@@ -34,9 +34,7 @@ void Cluster::Launches::MakeSome(Session& session, NewLaunch& launch) {
       if (has(launch.spec->outputs.size())) return MakeOutput(session, launch);
       if (launch.poison.ok()) return;
       // It never runs. Its results hold the error: an argument's, or that it is too large.
-      launch.phase = Phase::kDone;
-      s.FindNode(launch.node)->making = false;
-      return s.nodes.Fail(*s.FindNode(launch.node), launch.poison, launch.node);
+      return FailNew(launch, launch.poison);
     case Phase::kInputs:
       if (has(launch.arguments.size())) ReadArgument(launch);
       return;
@@ -63,7 +61,8 @@ void Cluster::Launches::BeginNode(Session& session, NewLaunch& launch) {
   const ExecutableSpec& spec = *launch.spec;
   CodeLayout& layout = s.layouts.at(spec.id);
   Node& node = s.nodes.Make(session.id, NodeKind::kLaunch, spec.island, spec.name);
-  launch.node = node.id;
+  launch.node = &node;
+  launch.id = node.id;
   node.making = true;
   node.executable = &spec;
   node.after_inputs = spec.after_inputs;
@@ -81,7 +80,7 @@ void Cluster::Launches::BeginNode(Session& session, NewLaunch& launch) {
 }
 
 void Cluster::Launches::MakeOutput(Session& session, NewLaunch& launch) {
-  Node& node = *s.FindNode(launch.node);
+  Node& node = *launch.node;
   const size_t o = launch.next++;
   const ValueType& type = launch.spec->outputs[o];
   Group& group = s.groups.Make(session.id, node.island, type.dtype, type.memory_kind);
@@ -100,7 +99,7 @@ void Cluster::Launches::MakeOutput(Session& session, NewLaunch& launch) {
 }
 
 void Cluster::Launches::ReadArgument(NewLaunch& launch) {
-  Node& node = *s.FindNode(launch.node);
+  Node& node = *launch.node;
   const size_t a = launch.next++;
   const std::vector<ShardRef>& shards = node.inputs.emplace_back(std::move(launch.inputs[a]));
   s.ChargeShards(shards.size());
@@ -117,7 +116,7 @@ void Cluster::Launches::ReadArgument(NewLaunch& launch) {
 }
 
 void Cluster::Launches::CreditDonation(NewLaunch& launch) {
-  Node& node = *s.FindNode(launch.node);
+  Node& node = *launch.node;
   const std::vector<ShardRef>& shards = node.inputs[launch.donatable[launch.next++]];
   s.ChargeShards(shards.size());
   // A buffer that a sequence takes over need not be free when its outputs are made. A node that is
@@ -134,16 +133,20 @@ void Cluster::Launches::CreditDonation(NewLaunch& launch) {
 }
 
 void Cluster::Launches::EndNew(Session& session, NewLaunch& launch) {
-  Node& node = *s.FindNode(launch.node);
+  Node& node = *std::exchange(launch.node, nullptr);
   Nodes::Weigh(session, node, launch.output_bytes);
   s.nodes.Enqueue(node);
 }
 
+void Cluster::Launches::FailNew(NewLaunch& launch, const absl::Status& why) {
+  launch.phase = NewLaunch::Phase::kDone;
+  Node& node = *std::exchange(launch.node, nullptr);
+  node.making = false;
+  s.nodes.Fail(node, why, launch.id);
+}
+
 void Cluster::Launches::GiveUp(NewLaunch& launch) {
-  Node* const node = s.FindNode(launch.node);
-  if (node == nullptr || !node->making) return;
-  node->making = false;
-  s.nodes.Fail(*node, absl::CancelledError("the session has ended"), node->id);
+  if (launch.node != nullptr) FailNew(launch, absl::CancelledError("the session has ended"));
 }
 
 }  // namespace fairway

@@ -50,7 +50,9 @@ struct NewLaunch {
   size_t next = 0;  // the phase's next item
   // The arguments' shards on their devices, until they are the node's.
   std::vector<std::vector<ShardRef>> inputs;
-  NodeId node;              // from kOutputs on; invariant: Node::making, until it is done
+  NodeId id;  // of the node, from kOutputs on
+  // From kOutputs on, until it is done. Invariant: Node::making, so nothing else ends it.
+  Node* node = nullptr;
   size_t output_bytes = 0;  // of the records of its results
   // By group that it reads. A tree, because a large hash table grows in one go.
   absl::btree_map<GroupId, GroupUse> uses;

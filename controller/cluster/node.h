@@ -54,9 +54,9 @@ struct Node {
   NodeKind kind = NodeKind::kLaunch;
   NodeState state = NodeState::kWaiting;
   IslandId island;
-  std::string name;              // for messages
-  std::vector<GroupId> reads;    // each once; invariant: all of them exist
-  std::vector<GroupId> outputs;  // invariant: all of them exist, and this is their producer
+  std::string name;  // for messages
+  GroupIds reads;    // each once; invariant: all of them exist
+  GroupIds outputs;  // invariant: all of them exist, and this is their producer
   // Invariant: what its devices count as used while it is prepared or launched. Each device once.
   std::vector<Reservation> reservations;
   std::vector<Participant> participants;

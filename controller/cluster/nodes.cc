@@ -56,10 +56,8 @@ Node& Cluster::Nodes::InsertNode(std::unique_ptr<Node> node) {
 Node& Cluster::Nodes::Insert(Session& session, Making::Made made) {
   // Its stored sources are placed first, because the nodes that place them need lower ids.
   if (!s.stored_groups.BeginToStore(session, made) &&
-      s.stored_groups.PlaceShards(made.node->sources)) {
-    made.node->reads = GroupsOf(made.node->sources);
-    std::erase(made.node->reads, made.group->id);
-  }
+      s.stored_groups.PlaceShards(made.node->sources))
+    made.node->reads = GroupsOf(made.node->sources, made.group->id);
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
   Weigh(session, node, RecordBytesOf(s.groups.Insert(std::move(made.group))));
@@ -75,7 +73,7 @@ void Cluster::Nodes::Weigh(Session& session, Node& node, size_t more) {
 
 void Cluster::Nodes::Move(Node& node, NodeState to) {
   assert(CanMove(node.state, to));
-  ++transitions[{node.state, to}];
+  ++transitions[static_cast<size_t>(node.state)][static_cast<size_t>(to)];
   if (node.kind != NodeKind::kFetch) {
     Island& island = s.islands.at(node.island);
     if (to == NodeState::kPrepared) {
@@ -93,11 +91,11 @@ void Cluster::Nodes::Read(Node& node, GroupId group) {
 }
 
 void Cluster::Nodes::Register(Node& node, GroupId id) {
-  const Group& input = *s.FindGroup(id);
+  Group& input = *s.FindGroup(id);
   if (!input.settled()) ++node.unsettled_inputs;
   if (input.state == GroupState::kFailed || (!input.settled() && !input.launched))
     ++node.unlaunched_inputs;
-  s.groups.AddReader(id, node);
+  s.groups.AddReader(input, node);
 }
 
 void Cluster::Nodes::Enqueue(Node& node) {

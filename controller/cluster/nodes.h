@@ -3,13 +3,12 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_NODES_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_NODES_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "base/ids.h"
 #include "base/status.h"
@@ -92,7 +91,8 @@ class Cluster::Nodes {
  public:
   uint64_t next_node = 1;      // the id of the next one
   uint64_t num_submitted = 0;  // to lines for memory, for Node::submitted
-  std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;  // how often each was made
+  // How often each transition was made: by the state before, and the one after.
+  std::array<std::array<uint64_t, kStateNames.size()>, kStateNames.size()> transitions = {};
 };
 
 }  // namespace fairway

@@ -176,7 +176,7 @@ void Cluster::ProgramRuns::GoOnTransfer(Session& session, const ProgramPlan::Tra
   }
   to = std::move(made->array);
   // Shards that already lay there were not copied, and may be the client's.
-  const std::vector<GroupId> shared = GroupsOf(from.shards);
+  const GroupIds shared = GroupsOf(from.shards);
   const std::set<GroupId> groups(shared.begin(), shared.end());
   for (const GroupId group : GroupsOf(to.shards)) {
     if (groups.contains(group)) run.ours[transfer.output] = false;

@@ -157,8 +157,7 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
 void Cluster::Remaking::EndNode(const Making::Made& made) const {
   Node& node = *made.node;
   // It reads only its own sources, so it may succeed before another group is known to fail.
-  node.reads = GroupsOf(node.sources);
-  std::erase(node.reads, made.group->id);
+  node.reads = GroupsOf(node.sources, made.group->id);
 }
 
 absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Resharded(const Session& session,

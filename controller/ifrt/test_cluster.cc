@@ -141,7 +141,7 @@ bool TestCluster::Ready(const Work& work) const {
   });
 }
 
-absl::Status TestCluster::PoisonOf(const std::vector<ShardRef>& shards) const {
+absl::Status TestCluster::PoisonOf(std::span<const ShardRef> shards) const {
   for (const ShardRef& shard : shards) {
     const auto found = poisoned_.find(shard.group);
     if (found != poisoned_.end()) return found->second;
@@ -258,7 +258,7 @@ void TestCluster::PullToHost(TransferId transfer, ExecutorId executor, int32_t i
   const ShardRef shard = sends_.at({transfer, index}).shard;
   work_.push_back({executor,
                    [this, transfer, shard] {
-                     const absl::Status poison = PoisonOf({shard});
+                     const absl::Status poison = PoisonOf({&shard, 1});
                      if (!poison.ok()) {
                        cluster_.arrays().FetchArrived(transfer, poison);
                      } else {

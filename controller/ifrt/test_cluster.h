@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,7 +81,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   void On(ExecutorId executor, const CancelNode& command);
   void Forget(const GroupPart& part, const absl::Status& cause);
   bool Ready(const Work& work) const;
-  absl::Status PoisonOf(const std::vector<ShardRef>& shards) const;
+  absl::Status PoisonOf(std::span<const ShardRef> shards) const;
   std::vector<ShardRef> Needs(const PrepareReceive& command) const;
   Report Ended(ExecutorId executor, uint64_t seq);
   Report Failed(const PrepareLaunch& command, const absl::Status& status);

@@ -19,6 +19,13 @@ constexpr size_t kRequestBytes = 256;
 
 }  // namespace
 
+size_t MemoryOf(const v1::ClientMessage& message, size_t came) {
+  if (came <= kShortMessage) return came * kMostOfByte;
+  const size_t about = came + kRequestBytes * static_cast<size_t>(message.requests_size());
+  // A handle that has one byte in the message has eight in memory.
+  return std::max(about, message.SpaceUsedLong());
+}
+
 void NativeStream::FinishStream(const absl::Status& status) {
   Finish({static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)});
 }
@@ -26,15 +33,11 @@ void NativeStream::FinishStream(const absl::Status& status) {
 absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
     std::unique_ptr<grpc::ByteBuffer> message) {
   Decoded out;
-  out.bytes = message->Length();
   out.item.message = std::make_unique<v1::ClientMessage>();
   grpc::ProtoBufferReader reader(message.get());
   if (!reader.status().ok() || !out.item.message->ParseFromZeroCopyStream(&reader))
     return InvalidArgument("what came is no fairway.v1.ClientMessage");
-  out.bytes += kRequestBytes * static_cast<size_t>(out.item.message->requests_size());
-  // A handle that has one byte in the message has eight in memory.
-  out.bytes = std::max(out.bytes, out.item.message->SpaceUsedLong());
-  out.item.bytes = out.bytes;
+  out.item.bytes = out.bytes = MemoryOf(*out.item.message, message->Length());
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
   // The message remembers this size: the loop has no time to walk through long requests.
   (void)out.item.message->ByteSizeLong();

@@ -46,9 +46,9 @@ std::optional<NodeId> GangWatch::Overdue(
     bool first = true;
     for (const int32_t line : LinesOf(node)) first = taken.insert(line).second && first;
     if (!first || sequences_.contains(node.executable)) continue;
-    const bool inputs = std::all_of(
-        node.inputs.begin(), node.inputs.end(),
-        [&](const std::vector<ShardRef>& on) { return std::all_of(on.begin(), on.end(), ready); });
+    const bool inputs =
+        std::all_of(node.inputs.begin(), node.inputs.end(),
+                    [&](const ShardRefs& on) { return std::all_of(on.begin(), on.end(), ready); });
     if (inputs && has_room(node, shared_.contains(node.executable))) return id;
   }
   return std::nullopt;

@@ -192,21 +192,21 @@ void Machine::TakeInputs(Run& run) {
     const auto& list = run.launch.non_donatable;
     return std::find(list.begin(), list.end(), static_cast<int32_t>(a)) != list.end();
   };
-  for (const std::vector<ShardRef>& device : run.node.inputs) {
+  for (const ShardRefs& device : run.node.inputs) {
     run.inputs.emplace_back();
     for (const ShardRef ref : device) {
       const Buffer* buffer = Readable(ref, "a launch");
       run.inputs.back().push_back(buffer == nullptr ? 0 : buffer->value);
     }
   }
-  for (const std::vector<ShardRef>& device : run.node.inputs) {
+  for (const ShardRefs& device : run.node.inputs) {
     for (size_t a = 0; a < device.size(); ++a) {
       if (spec.parameters[a].donated && !kept(a)) continue;
       run.reads.push_back(device[a]);
       if (Buffer* buffer = Readable(device[a], "a launch")) ++buffer->readers;
     }
   }
-  for (const std::vector<ShardRef>& device : run.node.inputs) {
+  for (const ShardRefs& device : run.node.inputs) {
     for (size_t a = 0; a < device.size(); ++a) {
       if (!spec.parameters[a].donated || kept(a)) continue;
       Buffer* buffer = Readable(device[a], "a donating launch");

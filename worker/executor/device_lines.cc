@@ -11,11 +11,14 @@ void DeviceLines::Add(NodeId gang, const GangPlace& place) {
   ForEach(place, [&](Line& line) { line.gangs.push_back(gang); });
 }
 
-void DeviceLines::Remove(NodeId gang, const GangPlace& place) {
+std::vector<NodeId> DeviceLines::Remove(NodeId gang, const GangPlace& place) {
+  std::vector<NodeId> firsts;
   ForEach(place, [&](Line& line) {
     const auto it = std::find(line.gangs.begin(), line.gangs.end(), gang);
     if (it != line.gangs.end()) line.gangs.erase(it);
+    line.AddFirst(firsts);
   });
+  return firsts;
 }
 
 bool DeviceLines::HasTurn(NodeId gang, const GangPlace& place) {
@@ -28,21 +31,17 @@ bool DeviceLines::HasTurn(NodeId gang, const GangPlace& place) {
   return Planted(Bug::kFirstOnOneDevice) ? anywhere : first;
 }
 
-std::vector<NodeId> DeviceLines::Firsts(const GangPlace& place) {
-  std::vector<NodeId> firsts;
-  ForEach(place, [&](const Line& line) {
-    if (line.gangs.empty()) return;
-    if (firsts.empty() || firsts.back() != line.gangs[0]) firsts.push_back(line.gangs[0]);
-  });
-  return firsts;
-}
-
 void DeviceLines::Begin(const GangPlace& place) {
   ForEach(place, [](Line& line) { ++line.at_work; });
 }
 
-void DeviceLines::End(const GangPlace& place) {
-  ForEach(place, [](Line& line) { --line.at_work; });
+std::vector<NodeId> DeviceLines::End(const GangPlace& place) {
+  std::vector<NodeId> firsts;
+  ForEach(place, [&](Line& line) {
+    --line.at_work;
+    line.AddFirst(firsts);
+  });
+  return firsts;
 }
 
 bool DeviceLines::HaveRoom(const GangPlace& place, int most) {

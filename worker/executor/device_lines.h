@@ -28,15 +28,14 @@ class DeviceLines {
  public:
   // Puts the gang at the end of its lines.
   void Add(NodeId gang, const GangPlace& place);
-  // Takes it out of its lines, wherever it is in them.
-  void Remove(NodeId gang, const GangPlace& place);
+  // Takes it out of its lines, wherever it is in them. Returns the gangs that are first there now,
+  // each once unless others are between.
+  std::vector<NodeId> Remove(NodeId gang, const GangPlace& place);
   bool HasTurn(NodeId gang, const GangPlace& place);
-  // Returns the first gangs of these lines, each once unless others are between.
-  std::vector<NodeId> Firsts(const GangPlace& place);
 
-  // Count the gangs at work in each line.
+  // Count the gangs at work in each line. End returns the first gangs of these lines, as above.
   void Begin(const GangPlace& place);
-  void End(const GangPlace& place);
+  std::vector<NodeId> End(const GangPlace& place);
   // Returns whether fewer than `most` gangs are at work in each of these lines.
   bool HaveRoom(const GangPlace& place, int most);
 
@@ -46,6 +45,10 @@ class DeviceLines {
   struct Line {
     std::vector<NodeId> gangs;  // few: the controller launches few ahead on a device
     int at_work = 0;
+    void AddFirst(std::vector<NodeId>& firsts) const {
+      if (!gangs.empty() && (firsts.empty() || firsts.back() != gangs[0]))
+        firsts.push_back(gangs[0]);
+    }
   };
   // Calls `with` with each line of the gang, and makes those that are missing.
   template <typename With>

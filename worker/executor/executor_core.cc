@@ -66,13 +66,13 @@ void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
 }
 
 void ExecutorCore::On(PrepareLaunch command) {
-  if (nodes_.contains(command.node)) {
+  const auto [node, fresh] = nodes_.try_emplace(command.node);
+  if (!fresh) {
     ReportEnd(command.seq, Contradiction(command.node, "it was prepared twice"));
     return;
   }
   for (const GroupPart& part : command.outputs) Declare(part, command.node);
-  const NodeId id = command.node;
-  nodes_[id].command = std::move(command);
+  node->second.command = std::move(command);
 }
 
 void ExecutorCore::On(Launch command) {
@@ -96,7 +96,7 @@ void ExecutorCore::On(Launch command) {
     if (a < failed.size()) failed[a] = true;
   }
   std::vector<ShardRef> missing;
-  for (const std::vector<ShardRef>& inputs : prepared->inputs) {
+  for (const ShardRefs& inputs : prepared->inputs) {
     work_.ChargeShards(inputs.size());
     for (size_t a = 0; a < inputs.size(); ++a) {
       const ShardRef ref = inputs[a];
@@ -133,7 +133,7 @@ bool ExecutorCore::Follows(const Node& node) const {
 
 bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
   if (gang && !follows_.contains(prepared.executable)) return false;
-  for (const std::vector<ShardRef>& device : prepared.inputs) {
+  for (const ShardRefs& device : prepared.inputs) {
     for (const ShardRef& ref : device) {
       const auto shard = shards_.find(ref);
       if (shard == shards_.end() || shard->second.state == ShardState::kFailed) return false;
@@ -201,7 +201,7 @@ absl::Status ExecutorCore::FailedInput(const PrepareLaunch& node) const {
 }
 
 absl::Status ExecutorCore::FailedArgument(const PrepareLaunch& node, size_t argument) const {
-  for (const std::vector<ShardRef>& device : node.inputs) {
+  for (const ShardRefs& device : node.inputs) {
     const auto shard = shards_.find(device[argument]);
     if (shard != shards_.end() && shard->second.state == ShardState::kFailed)
       return shard->second.error;
@@ -270,12 +270,11 @@ void ExecutorCore::MayStart(NodeId gang) {
 }
 
 void ExecutorCore::LeaveLines(NodeId id, const Node& node) {
-  lines_.Remove(id, PlaceOf(node));
-  WakeFirsts(PlaceOf(node));
+  Wake(lines_.Remove(id, PlaceOf(node)));
 }
 
-void ExecutorCore::WakeFirsts(const GangPlace& place) {
-  for (const NodeId id : lines_.Firsts(place)) {
+void ExecutorCore::Wake(const std::vector<NodeId>& firsts) {
+  for (const NodeId id : firsts) {
     const auto it = nodes_.find(id);
     if (it != nodes_.end() && it->second.run != nullptr) {
       QueueSequence(id);
@@ -444,6 +443,7 @@ void ExecutorCore::On(FreeGroups command) {
 
 void ExecutorCore::DropGroup(GroupId group) {
   std::vector<ShardRef> refs;
+  refs.reserve(8);  // mostly enough
   for (auto it = shards_.lower_bound({group, INT32_MIN});
        it != shards_.end() && it->first.group == group;) {
     refs.push_back(it->first);
@@ -462,8 +462,7 @@ void ExecutorCore::Conclude(NodeId id, const absl::Status& status) {
       if (!node.started || node.run != nullptr) {
         LeaveLines(id, node);
       } else if (!node.follows) {
-        lines_.End(PlaceOf(node));
-        WakeFirsts(PlaceOf(node));
+        Wake(lines_.End(PlaceOf(node)));
       }
     }
     if (node.launch.has_value() && !node.parent) launches_.erase({node.launch->launch_id, id});

@@ -175,8 +175,8 @@ class ExecutorCore {
   void MayStart(NodeId gang);
   // The gang waits for its turn no more; those after it may have theirs.
   void LeaveLines(NodeId id, const Node& node);
-  // Looks at the gangs that are first in these lines, when something has changed for them.
-  void WakeFirsts(const GangPlace& place);
+  // Looks at gangs that are first in a line, when something has changed for them.
+  void Wake(const std::vector<NodeId>& firsts);
   // Queues the launches that wait for outputs of `started` and follow it.
   void StartFollowers(const PrepareLaunch& started);
   void LaunchInputEnded(NodeId id);

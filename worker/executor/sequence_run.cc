@@ -90,13 +90,12 @@ SequenceCode::SequenceCode(std::shared_ptr<const Sequence> of)
     : sequence(std::move(of)), branch_steps(BranchSteps(*sequence)) {}
 
 SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code,
-                         const std::vector<std::vector<ShardRef>>& inputs,
-                         const std::vector<int32_t>& kept)
+                         const std::vector<ShardRefs>& inputs, const std::vector<int32_t>& kept)
     : code_(std::move(code)), sequence_(code_->sequence.get()), registers_(sequence_->registers) {
   const size_t arguments = inputs.empty() ? 0 : inputs[0].size();
   for (size_t a = 0; a < std::min(arguments, registers_.size()); ++a) {
     auto value = std::make_shared<Value>();
-    for (const std::vector<ShardRef>& device : inputs) value->shards.push_back(device[a]);
+    for (const ShardRefs& device : inputs) value->shards.push_back(device[a]);
     registers_[a] = std::move(value);
   }
   for (const int32_t a : kept) {

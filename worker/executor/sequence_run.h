@@ -34,8 +34,8 @@ class SequenceRun {
   using ValueRef = std::shared_ptr<Value>;
 
   // `inputs`: as in PrepareLaunch. `kept`: arguments that must not be donated.
-  SequenceRun(std::shared_ptr<const SequenceCode> code,
-              const std::vector<std::vector<ShardRef>>& inputs, const std::vector<int32_t>& kept);
+  SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<ShardRefs>& inputs,
+              const std::vector<int32_t>& kept);
   SequenceRun(const SequenceRun&) = delete;
   SequenceRun& operator=(const SequenceRun&) = delete;
 
