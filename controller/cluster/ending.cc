@@ -15,6 +15,9 @@ namespace fairway {
 namespace {
 // How long the report of an executor's loss may take after a pull from it failed.
 constexpr int64_t kDeferredFailureMs = 15000;
+// What a tick looks at, and the units after which it leaves the rest to the next one.
+constexpr size_t kLooks = 1000, kLooksPerUnit = 8;
+constexpr uint64_t kOverdueUnits = 500;
 }  // namespace
 
 void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status status) {
@@ -56,25 +59,27 @@ void Cluster::Nodes::Defer(Node& node, absl::Status failure) {
 }
 
 void Cluster::Nodes::EndOverdue(int64_t now_ms) {
-  std::vector<NodeId> overdue;
-  std::erase_if(deferred_, [&](NodeId id) {
-    Node* const node = s.FindNode(id);
-    if (node == nullptr || node->deferred.ok()) return true;
+  const uint64_t until = s.units + kOverdueUnits;
+  for (size_t i = std::min(deferred_.size(), kLooks); i > 0 && s.units < until; --i) {
+    if (i % kLooksPerUnit == 0) s.Charge(1);
+    auto next = deferred_.upper_bound(looked_at_);
+    if (next == deferred_.end()) next = deferred_.begin();
+    looked_at_ = *next;
+    Node* const node = s.FindNode(looked_at_);
+    if (node == nullptr || node->deferred.ok()) {
+      deferred_.erase(next);
+      continue;
+    }
     if (node->deferred_since < 0) node->deferred_since = now_ms;
-    const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
-    if (late && !s.losses.HasLosses(node->session) && !Planted(Bug::kNeverOverdue))
-      overdue.push_back(id);
-    return false;
-  });
-  for (const NodeId id : overdue) {
-    Node* node = s.FindNode(id);
-    if (node == nullptr) continue;
+    if (now_ms - node->deferred_since < kDeferredFailureMs || s.losses.HasLosses(node->session) ||
+        Planted(Bug::kNeverOverdue))
+      continue;
+    deferred_.erase(next);
     const absl::Status error = node->deferred;  // taking it back clears it
-    if (error.ok()) continue;
     if (node->kind == NodeKind::kLaunch && node->state == NodeState::kLaunched) {
       EndWith(*node, ResultOf(*node));
     } else {
-      Fail(*node, error, id);
+      Fail(*node, error, node->id);
     }
   }
 }
@@ -148,6 +153,7 @@ void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cau
                                             [](const Reservation& r) { return r.credit == 0; }));
   if (held) {
     if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);
+    StopReceiving(node);
     Island& island = s.islands.at(node.island);
     s.memory.CountTemporary(node, false);
     for (const Reservation& r : node.reservations) {

@@ -42,6 +42,7 @@ absl::Status Cluster::Inspection::CheckInvariants() const {
   if (s.reentered) return absl::InternalError("an answer re-entered the core");
   Invariants check{s, {}, {}, {}, {}, {}, {}, {}};
   FAIRWAY_RETURN_IF_ERROR(check.CheckRecords());
+  FAIRWAY_RETURN_IF_ERROR(s.nodes.Check());
   FAIRWAY_RETURN_IF_ERROR(s.transfers.Check());
   FAIRWAY_RETURN_IF_ERROR(s.CheckRegistry());
   FAIRWAY_RETURN_IF_ERROR(check.CheckIslands());

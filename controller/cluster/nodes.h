@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include <absl/container/btree_set.h>
+
 #include "base/ids.h"
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
@@ -60,13 +62,15 @@ class Cluster::Nodes {
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
   // It has failed, but a first cause may be reported soon (see Node::deferred).
   void Defer(Node& node, absl::Status failure);
-  // Ends the nodes that have waited long enough for a first cause.
+  // Ends some of the nodes that have waited long enough for a first cause.
   void EndOverdue(int64_t now_ms);
   // Fails the node with the error of its worst input, if one failed; a sequence only if no output
   // can be good. Returns whether it did.
   bool FailIfPoisoned(Node& node);
   // Ends an unlaunched node, or a receive at work, with an error.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
+  // Whether the receives that have memory are known by what they read.
+  absl::Status Check() const;
   // Concludes the node with this result, and destroys it.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
 
@@ -77,6 +81,8 @@ class Cluster::Nodes {
   bool SourcesUp(const Node& node) const;
   // Takes an unlaunched node back from its executors. It is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
+  // A receive gives its memory back, or has ended.
+  void StopReceiving(const Node& node);
   // The first failure among its participants, or OK.
   static absl::Status ResultOf(const Node& node);
   // A launch has ended on all its executors. Concludes it once its inputs have ended too.
@@ -87,7 +93,11 @@ class Cluster::Nodes {
   void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 
   std::set<NodeId> deferred_;  // nodes with Node::deferred; some have ended
-  State& s;                    // the state that this is a part of
+  NodeId looked_at_;           // EndOverdue goes on after it
+  // The receives that have memory, each by the groups that it reads and that were pending when it
+  // was prepared. To take a node back costs what reads it, not what waits for it.
+  absl::btree_set<std::pair<GroupId, NodeId>> receiving_;
+  State& s;  // the state that this is a part of
 
  public:
   uint64_t next_node = 1;      // the id of the next one
