@@ -135,8 +135,7 @@ void Cluster::MemoryRoom::CountTemporary(const Node& node, bool begins) {
 
 bool Cluster::MemoryRoom::HoldsMemoryOf(const Node& node, IslandId island, DeviceId device) const {
   if (node.island == island && !node.held() && node.kind != NodeKind::kFetch) {
-    const bool has = node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
-    return has &&
+    return node.has_memory() &&
            (!device || std::any_of(node.reservations.begin(), node.reservations.end(),
                                    [&](const Reservation& r) { return r.device == device; }));
   }
@@ -294,7 +293,8 @@ std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
       const bool admitted = !in_queue || s.parked.contains(id) || moving.contains(node->island);
       const bool known = node->state != NodeState::kWaiting || node->held();
       const bool begins = known && fed && admitted && !node->paced;
-      if (begins || node->state == NodeState::kLaunched) live.insert(id);
+      const bool runs = node->state == NodeState::kLaunched || node->state == NodeState::kDone;
+      if (begins || runs) live.insert(id);
     }
   }
   return live;

@@ -218,15 +218,19 @@ void Cluster::Nodes::InputsEnded(Node& node) {
   }
 }
 
-void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
-  assert(node.state == NodeState::kPrepared);
-  s.Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
+void Cluster::Nodes::Cancel(const Node& node, const absl::Status& cause) {
   if (node.kind == NodeKind::kLaunch) s.islands.at(node.island).sequencer.Forget(node.id);
   for (const Participant& p : node.participants) {
     Executor& executor = s.executors.at(p.executor);
     s.commands.Send(executor, CancelNode{node.id, cause}, node.session);
     executor.open.erase(p.seq);
   }
+}
+
+void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
+  assert(node.state == NodeState::kPrepared);
+  s.Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
+  Cancel(node, cause);
   if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);
   Move(node, NodeState::kQueued);
   for (const GroupId id : node.reads) s.groups.HasMemory(node, *s.FindGroup(id), false);
@@ -258,8 +262,7 @@ void Cluster::Nodes::StopReceiving(const Node& node) {
 absl::Status Cluster::Nodes::Check() const {
   size_t known = 0;
   for (const auto& [id, node] : s.all_nodes) {
-    const bool has_memory =
-        node->state == NodeState::kPrepared || node->state == NodeState::kLaunched;
+    const bool has_memory = node->has_memory();
     for (const GroupId group : node->reads) {
       const bool receives = receiving_.contains({group, id});
       known += receives ? 1 : 0;
