@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of many arguments and results begin in several turns, and neighbours are served meanwhile.
-// (Their ends are not bounded.)
+// Calls of many arguments and results begin and end in several turns, and neighbours are served
+// meanwhile. (Their commands are not bounded.)
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -37,6 +37,14 @@ class CallsTest : public TurnsTest {
     }
     Installed(a, 7);
     made_ = run->node.value;
+  }
+  void ReportEnd(uint64_t node) {
+    Report report;
+    report.finished = {actions.seq.at({a, NodeId(node)})};
+    Bounded([&] {
+      cluster.fleet().OnReport(a, Incarnation(7), report);
+      return true;
+    });
   }
   void BeginCall(uint64_t executable, std::vector<uint64_t> args, ExecuteOptions options = {}) {
     Bounded([&] {
@@ -152,6 +160,65 @@ TEST_F(CallsTest, TheInputsOfACallMayBeLostWhileItBegins) {
     cluster.sessions().Close(session);
     RunTurns();
   }
+}
+
+TEST_F(CallsTest, ACallOfManyArraysEndsInSeveralTurns) {
+  MakeMany();
+  BeginCall(Define(8, {0}, Values(true), Values(false)), Handles(kFirst));
+  RunTurns();
+  Installed(a, 8);
+  const uint64_t wide = actions.seq.rbegin()->first.second.value;
+  for (const uint64_t node : {made_, wide}) {
+    ReportEnd(node);
+    ASSERT_TRUE(actions.turn_wanted);
+    EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+    ExpectTheNeighbourIsServed();
+    while (Turn()) ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  }
+  cluster.arrays().Watch(session, 5, {kNext + kEach - 1});
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr(" watched 5: OK")));
+}
+
+// The client gives its results up, or goes away, while the call ends.
+TEST_F(CallsTest, ResultsMayBeGivenUpWhileACallEnds) {
+  for (const bool closes : {false, true}) {
+    session = actions.Open(cluster);
+    MakeMany();
+    ReportEnd(made_);
+    for (int i = 0; i < 3; ++i) Turn();
+    ASSERT_TRUE(actions.turn_wanted);
+    if (closes) {
+      cluster.sessions().Close(session);
+    } else {
+      cluster.arrays().Destruct(session, Handles(kFirst), [](absl::Status) {});
+    }
+    while (std::exchange(actions.turn_wanted, false)) {
+      cluster.Turn();
+      ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+    }
+    if (!closes) cluster.sessions().Close(session);
+    RunTurns();
+  }
+  cluster.sessions().Close(other_);
+  RunTurns();
+  EXPECT_EQ(cluster.inspection().counts().groups, 0u);
+}
+
+// Results that the call has not told yet are lost as well.
+TEST_F(CallsTest, TheExecutorMayBeLostWhileACallEnds) {
+  MakeMany();
+  ReportEnd(made_);
+  for (int i = 0; i < 3; ++i) Turn();
+  ASSERT_TRUE(actions.turn_wanted);
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
+  while (std::exchange(actions.turn_wanted, false)) {
+    cluster.Turn();
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  }
+  cluster.arrays().Watch(session, 5, {kFirst + kEach - 1});
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr(" watched 5: DATA_LOSS")));
 }
 
 TEST_F(CallsTest, ARunOfManyArraysBeginsInSeveralTurns) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/planted.h"
+#include "controller/cluster/ending.h"
 #include "controller/cluster/nodes.h"
 #include "controller/cluster/poison.h"
 #include "controller/cluster/state.h"
@@ -15,6 +16,9 @@ namespace fairway {
 namespace {
 // How long the report of an executor's loss may take after a pull from it failed.
 constexpr int64_t kDeferredFailureMs = 15000;
+// What a tick looks at, and the units after which it leaves the rest to the next one.
+constexpr size_t kLooks = 1000, kLooksPerUnit = 8;
+constexpr uint64_t kOverdueUnits = 500;
 }  // namespace
 
 void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status status) {
@@ -56,25 +60,27 @@ void Cluster::Nodes::Defer(Node& node, absl::Status failure) {
 }
 
 void Cluster::Nodes::EndOverdue(int64_t now_ms) {
-  std::vector<NodeId> overdue;
-  std::erase_if(deferred_, [&](NodeId id) {
-    Node* const node = s.FindNode(id);
-    if (node == nullptr || node->deferred.ok()) return true;
+  const uint64_t until = s.units + kOverdueUnits;
+  for (size_t i = std::min(deferred_.size(), kLooks); i > 0 && s.units < until; --i) {
+    if (i % kLooksPerUnit == 0) s.Charge(1);
+    auto next = deferred_.upper_bound(looked_at_);
+    if (next == deferred_.end()) next = deferred_.begin();
+    looked_at_ = *next;
+    Node* const node = s.FindNode(looked_at_);
+    if (node == nullptr || node->deferred.ok()) {
+      deferred_.erase(next);
+      continue;
+    }
     if (node->deferred_since < 0) node->deferred_since = now_ms;
-    const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
-    if (late && !s.losses.HasLosses(node->session) && !Planted(Bug::kNeverOverdue))
-      overdue.push_back(id);
-    return false;
-  });
-  for (const NodeId id : overdue) {
-    Node* node = s.FindNode(id);
-    if (node == nullptr) continue;
+    if (now_ms - node->deferred_since < kDeferredFailureMs || s.losses.HasLosses(node->session) ||
+        Planted(Bug::kNeverOverdue))
+      continue;
+    deferred_.erase(next);
     const absl::Status error = node->deferred;  // taking it back clears it
-    if (error.ok()) continue;
     if (node->kind == NodeKind::kLaunch && node->state == NodeState::kLaunched) {
       EndWith(*node, ResultOf(*node));
     } else {
-      Fail(*node, error, id);
+      Fail(*node, error, node->id);
     }
   }
 }
@@ -117,10 +123,11 @@ void Cluster::Nodes::EndWith(Node& node, absl::Status result) {
 }
 
 void Cluster::Nodes::Fail(Node& node, const absl::Status& status, NodeId cause) {
-  if (node.state == NodeState::kPrepared && node.kind == NodeKind::kReceive) {
+  const bool prepared = node.state == NodeState::kPrepared;
+  if (prepared && node.kind == NodeKind::kReceive) {
     TakeBack({node.id}, status);  // its bytes may be on their way to other executors
-  } else if (node.state == NodeState::kPrepared) {
-    Unprepare(node, status);
+  } else if (prepared) {
+    Cancel(node, status);
   }
   if (node.state == NodeState::kQueued && node.kind != NodeKind::kFetch) {
     s.admission.Remove(node.id, node.island);
@@ -131,67 +138,188 @@ void Cluster::Nodes::Fail(Node& node, const absl::Status& status, NodeId cause) 
 }
 
 void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cause) {
-  s.Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
-  const bool launched = node.state == NodeState::kLaunched;
-  const bool held = launched || node.state == NodeState::kPrepared;
-  if (launched) s.islands.at(node.island).sequencer.Finished(node.id);
-  Move(node, NodeState::kDone);
-  for (const GroupId id : node.taken) {
-    if (Group* input = s.FindGroup(id); input->charged) s.launches.TakeOver(node, *input);
-  }
+  const size_t groups = node.reads.size() + node.outputs.size();
+  Ending ending;
+  ending.node = &node;
+  ending.status = status;
+  ending.cause = cause;
+  ending.in_turns = node.kind == NodeKind::kLaunch && groups > s.options.ends_at_once;
+  ending.cancelled = node.state == NodeState::kPrepared && node.kind == NodeKind::kLaunch;
+  s.Charge(1 + (ending.in_turns ? 0 : groups) + node.pieces.size() / 4);
+  node.had_memory = node.state == NodeState::kLaunched || node.state == NodeState::kPrepared;
   // If a launch failed on one executor, its outputs on others stay until all launches behind it
   // have ended. Bytes of a failed receive stay until all its readers have been told.
-  const bool spread =
-      held && (node.kind == NodeKind::kReceive || (launched && node.participants.size() > 1));
-  const bool keeps =
-      status.ok() || (spread && std::all_of(node.reservations.begin(), node.reservations.end(),
-                                            [](const Reservation& r) { return r.credit == 0; }));
-  if (held) {
-    if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);
-    Island& island = s.islands.at(node.island);
-    s.memory.CountTemporary(node, false);
-    for (const Reservation& r : node.reservations) {
-      if (!Planted(Bug::kLeakReservation)) s.memory.Release(island, r.device, r.temp);
-      if (!keeps && !Planted(Bug::kKeepFailed))
-        s.memory.Release(island, r.device, r.output - r.credit);
+  const bool launched = node.state == NodeState::kLaunched;
+  const bool spread = node.had_memory && (node.kind == NodeKind::kReceive ||
+                                          (launched && node.participants.size() > 1));
+  ending.keeps = status.ok() || spread;
+  if (launched) s.islands.at(node.island).sequencer.Finished(node.id);
+  Move(node, NodeState::kDone);
+  node.deferred = absl::OkStatus();
+  if (!ending.in_turns) {
+    GoOnEnding(ending, UINT64_MAX);
+  } else {
+    if (!node.had_memory) node.reservations.clear();
+    s.WorkOf(node.session).endings.push_back(std::make_unique<Ending>(std::move(ending)));
+  }
+}
+
+bool Cluster::Nodes::GoOnEnding(Ending& ending, uint64_t until) {
+  using Phase = Ending::Phase;
+  Node& node = *ending.node;
+  const auto open = s.sessions.find(node.session);
+  Session* const session = open == s.sessions.end() ? nullptr : &open->second;
+  // Calls `item` with the items of the phase that are left, and then begins the next phase. Returns
+  // whether it has.
+  const auto all = [&](std::vector<GroupId>& groups, const auto& item) {
+    for (size_t i = 0; !ending.in_turns && i < groups.size(); ++i) item(groups[i], i);
+    while (ending.in_turns && !groups.empty()) {
+      if (s.units >= until) return false;
+      s.Charge(1);
+      const GroupId id = groups.back();
+      item(id, groups.size() - 1);
+      groups.pop_back();
     }
-    s.to_pump.insert(node.island);
+    ending.phase = static_cast<Phase>(static_cast<int>(ending.phase) + 1);
+    return true;
+  };
+  if (ending.phase == Phase::kTaken) {
+    if (!all(node.taken, [&](GroupId id, size_t) {
+          if (Group* input = s.FindGroup(id); input->charged) s.launches.TakeOver(node, *input);
+        }))
+      return false;
+    BeginOutputs(ending);
   }
-  SettleOutputs(node, status, cause, keeps);
-  if (node.watch != 0) {
-    const Group* worst = nullptr;  // of a sequence, some outputs may have failed
-    for (const GroupId id : node.outputs) worst = Worse(worst, *s.FindGroup(id));
-    s.watches.Ended(node.session, node.watch, 0, worst != nullptr ? worst->error : status,
-                    worst != nullptr ? worst->cause : cause);
+  if (ending.phase == Phase::kOutputs) {
+    if (!all(node.outputs, [&](GroupId id, size_t output) {
+          SettleOutput(ending, output);
+          if (ending.in_turns) LetGo(session, id);
+        }))
+      return false;
+    OutputsSettled(ending, session);
   }
-  const auto session = s.sessions.find(node.session);
-  const bool closed = session == s.sessions.end();
-  if (!closed) {
-    if (node.kind == NodeKind::kFetch && !status.ok())
-      s.work.Fetched(node.session, node.token, status);
-    if (!Planted(Bug::kForgetNodeBytes)) session->second.node_records.Remove(node.record_bytes);
-    session->second.fetching -= node.pulling;
+  if (ending.phase == Phase::kReads && !all(node.reads, [&](GroupId id, size_t) {
+        Group& group = *s.FindGroup(id);
+        if (!node.had_memory) s.groups.HasMemory(node, group, true);
+        if (ending.in_turns && !group.settled()) --node.unsettled_inputs;
+        s.groups.DropReader(id);
+      }))
+    return false;
+  if (!ending.in_turns) {
+    for (const GroupId id : node.outputs) LetGo(session, id);
   }
-  if (node.kind == NodeKind::kFetch) s.transfers.FetchEnded(node);
+  TakeOut(node, session);
+  return true;
+}
+
+void Cluster::Nodes::LetGo(Session* session, GroupId output) {
+  Group* const group = s.FindGroup(output);
+  if (group == nullptr) return;
+  if (session != nullptr) Groups::Weigh(*session, *group);
+  s.groups.Collect(*group);
+}
+
+void Cluster::Nodes::TakeOut(Node& node, Session* session) {
+  if (session != nullptr && !Planted(Bug::kForgetNodeBytes))
+    session->node_records.Remove(node.record_bytes);
   Holdings& has = s.holdings.at(node.session);
   has.nodes.erase(node.id);
   --has.stakes.at(node.island).nodes;
-  const std::unique_ptr<Node> ended = std::move(s.all_nodes.extract(node.id).mapped());
+  std::unique_ptr<Node> ended = std::move(s.all_nodes.extract(node.id).mapped());
   if (ended->pieces.size() > kLargePieces) --s.islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
       s.programs.retired.contains(ended->executable->id))
     s.programs.Forget(ended->executable->id);
-  for (const GroupId id : ended->reads) {
-    if (!held) s.groups.HasMemory(*ended, *s.FindGroup(id), true);
-    s.groups.DropReader(id);
+  if (session == nullptr) s.ForgetHoldings(ended->session);
+  if (ended->inputs.size() > s.options.ends_at_once)
+    s.actions->Discard(std::shared_ptr<const Node>(std::move(ended)));
+}
+
+void Cluster::Nodes::BeginOutputs(Ending& ending) {
+  Node& node = *ending.node;
+  // What a donated input's memory was reserved for less is not kept.
+  ending.keeps &=
+      ending.status.ok() || std::all_of(node.reservations.begin(), node.reservations.end(),
+                                        [](const Reservation& r) { return r.credit == 0; });
+  if (node.had_memory) {
+    if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);
+    StopReceiving(node);
+    Island& island = s.islands.at(node.island);
+    s.memory.CountTemporary(node, false);
+    for (Reservation& r : node.reservations) {
+      if (!Planted(Bug::kLeakReservation)) s.memory.Release(island, r.device, r.temp);
+      if (!ending.keeps && !Planted(Bug::kKeepFailed))
+        s.memory.Release(island, r.device, r.output - r.credit);
+      r.temp = 0;
+    }
+    if (ending.in_turns && !ending.keeps) node.reservations.clear();
+    s.to_pump.insert(node.island);
   }
-  for (const GroupId id : ended->outputs) {
-    Group* const group = s.FindGroup(id);
-    if (group == nullptr) continue;
-    if (!closed) Groups::Weigh(session->second, *group);
-    s.groups.Collect(*group);
+  if (!ending.status.ok()) node.failed_outputs.clear();
+  if (!IsSequence(node) || node.unsettled_inputs > 0) return;
+  // Some outputs fail with the error of an input. A sequence that was launched ahead may have made
+  // them on its own executor, or failed by itself: the input's error counts, as the first cause. An
+  // input that was there and was lost since is no reason to fail.
+  const std::vector<int32_t> by =
+      WorstInput(s.all_groups, node) != nullptr
+          ? PoisonedBy(s.all_groups, node, /*lost_too=*/!ending.status.ok())
+          : std::vector<int32_t>();
+  for (size_t o = 0; o < by.size(); ++o) {
+    if (by[o] < 0) continue;
+    node.failed_outputs.insert_or_assign(static_cast<int32_t>(o),
+                                         FailedOutput{ending.status, by[o]});
   }
-  if (closed) s.ForgetHoldings(ended->session);
+}
+
+void Cluster::Nodes::SettleOutput(Ending& ending, size_t output) {
+  Node& node = *ending.node;
+  Group& group = *s.FindGroup(node.outputs[output]);
+  if (ending.cancelled) group.declared = false;
+  const auto found = node.failed_outputs.find(static_cast<int32_t>(output));
+  // Charged until the group is collected, as executors may hold some of its shards.
+  const bool charged = ending.keeps && group.stored == nullptr;
+  s.groups.SetCharged(group, charged);
+  group.reserved = false;
+  s.memory.CountLeaving(group);
+  if (ending.in_turns) {
+    s.ChargeShards(group.places.size());
+    for (size_t i = 0; charged && i < group.places.size(); ++i)
+      ReservationOn(node, group.places[i].device, i)->output -= Rounded(group.places[i].bytes);
+  }
+  if (found == node.failed_outputs.end()) {
+    ending.status.ok() ? s.groups.SetReady(group)
+                       : s.groups.SetFailed(group, ending.status, ending.cause);
+  } else {
+    const auto& [why, argument, participant] = found->second;
+    const Group* poison = argument >= 0 && static_cast<size_t>(argument) < node.inputs.size()
+                              ? WorstOf(s.all_groups, node.inputs[argument])
+                              : nullptr;
+    if (poison != nullptr) {
+      // An input that was there and was lost since has no cause: then this node is the cause.
+      s.groups.SetFailed(group, poison->error, poison->cause ? poison->cause : node.id);
+    } else {
+      s.groups.SetFailed(group, Annotate(why, node.name + " on " + s.Where(node.island)), node.id);
+    }
+  }
+  if (node.watch == 0 || group.state != GroupState::kFailed) return;
+  if (!ending.failure.ok() && ending.failed_by <= group.cause) return;
+  ending.failure = group.error;
+  ending.failed_by = group.cause;
+}
+
+void Cluster::Nodes::OutputsSettled(Ending& ending, Session* session) {
+  Node& node = *ending.node;
+  if (node.watch != 0) {
+    const bool failed = !ending.failure.ok();
+    s.watches.Ended(node.session, node.watch, 0, failed ? ending.failure : ending.status,
+                    failed ? ending.failed_by : ending.cause);
+  }
+  if (node.kind != NodeKind::kFetch) return;
+  if (session != nullptr) {
+    if (!ending.status.ok()) s.work.Fetched(node.session, node.token, ending.status);
+    session->fetching -= std::exchange(node.pulling, 0);
+  }
+  s.transfers.FetchEnded(node);
 }
 
 bool Cluster::Nodes::FailIfPoisoned(Node& node) {
@@ -206,45 +334,6 @@ bool Cluster::Nodes::FailIfPoisoned(Node& node) {
   const absl::Status error = worst->error;
   Fail(node, error, worst->cause);
   return true;
-}
-
-void Cluster::Nodes::SettleOutputs(Node& node, const absl::Status& status, NodeId cause,
-                                   bool charged) {
-  if (!status.ok()) node.failed_outputs.clear();
-  if (IsSequence(node) && node.unsettled_inputs == 0) {
-    // Some outputs fail with the error of an input. A sequence that was launched ahead may have
-    // made them on its own executor, or failed by itself: the input's error counts, as the first
-    // cause. An input that was there and was lost since is no reason to fail.
-    const std::vector<int32_t> by = WorstInput(s.all_groups, node) != nullptr
-                                        ? PoisonedBy(s.all_groups, node, /*lost_too=*/!status.ok())
-                                        : std::vector<int32_t>();
-    for (size_t o = 0; o < by.size(); ++o) {
-      if (by[o] < 0) continue;
-      node.failed_outputs.insert_or_assign(static_cast<int32_t>(o), FailedOutput{status, by[o]});
-    }
-  }
-  for (size_t o = 0; o < node.outputs.size(); ++o) {
-    Group& group = *s.FindGroup(node.outputs[o]);
-    const auto found = node.failed_outputs.find(static_cast<int32_t>(o));
-    // Charged until the group is collected, as executors may hold some of its shards.
-    s.groups.SetCharged(group, charged && group.stored == nullptr);
-    group.reserved = false;
-    s.memory.CountLeaving(group);
-    if (found == node.failed_outputs.end()) {
-      status.ok() ? s.groups.SetReady(group) : s.groups.SetFailed(group, status, cause);
-      continue;
-    }
-    const auto& [why, argument, participant] = found->second;
-    const Group* poison = argument >= 0 && static_cast<size_t>(argument) < node.inputs.size()
-                              ? WorstOf(s.all_groups, node.inputs[argument])
-                              : nullptr;
-    if (poison != nullptr) {
-      // An input that was there and was lost since has no cause: then this node is the cause.
-      s.groups.SetFailed(group, poison->error, poison->cause ? poison->cause : node.id);
-    } else {
-      s.groups.SetFailed(group, Annotate(why, node.name + " on " + s.Where(node.island)), node.id);
-    }
-  }
 }
 
 }  // namespace fairway

@@ -42,6 +42,7 @@ absl::Status Cluster::Inspection::CheckInvariants() const {
   if (s.reentered) return absl::InternalError("an answer re-entered the core");
   Invariants check{s, {}, {}, {}, {}, {}, {}, {}};
   FAIRWAY_RETURN_IF_ERROR(check.CheckRecords());
+  FAIRWAY_RETURN_IF_ERROR(s.nodes.Check());
   FAIRWAY_RETURN_IF_ERROR(s.transfers.Check());
   FAIRWAY_RETURN_IF_ERROR(s.CheckRegistry());
   FAIRWAY_RETURN_IF_ERROR(check.CheckIslands());
@@ -230,8 +231,7 @@ absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
 absl::Status Cluster::Inspection::Invariants::CheckNodes() {
   for (const auto& [id, node] : s.all_nodes) {
     int unsettled = untold[id];
-    const bool has_memory =
-        node->state == NodeState::kPrepared || node->state == NodeState::kLaunched;
+    const bool has_memory = node->has_memory();
     for (const GroupId group : node->reads) {
       ++readers[group];
       if (!has_memory && (node->kind != NodeKind::kFetch || node->paced)) ++queued_readers[group];
@@ -298,7 +298,7 @@ absl::Status Cluster::Inspection::Invariants::CheckGroups() {
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckStakes() {
-  size_t listed = 0, owned = 0, losses = 0;
+  size_t listed = 0, owned = 0, losses = 0, endings = 0, ending = 0;
   for (const auto& [id, has] : s.holdings) {
     owned += has.nodes.size();
     for (const auto& [island, stake] : has.stakes) {
@@ -313,7 +313,14 @@ absl::Status Cluster::Inspection::Invariants::CheckStakes() {
       }
     }
   }
-  for (const auto& [id, list] : s.worklists) losses += list.losses.size();
+  for (const auto& [id, list] : s.worklists) {
+    losses += list.losses.size();
+    endings += list.endings.size();
+  }
+  for (const auto& [id, node] : s.all_nodes) ending += node->state == NodeState::kDone ? 1 : 0;
+  if (endings != ending)
+    return Error(absl::StatusCode::kInternal, "{} nodes have concluded, but {} go on ending",
+                 ending, endings);
   if (listed != s.all_groups.size() || owned != s.all_nodes.size() ||
       losses != s.losses.open_losses)
     return Error(absl::StatusCode::kInternal,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/ending.h"
 #include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
 
@@ -95,7 +96,11 @@ bool Cluster::Losses::HasLosses(SessionId session) const {
 void Cluster::Losses::FinishLosses(SessionId session) {
   if (!HasLosses(session)) return;
   Worklist& list = s.worklists.at(session);
-  while (!list.losses.empty()) GoOnLoss(session, list);
+  while (!list.losses.empty()) {
+    for (; !list.endings.empty(); list.endings.pop_front())
+      s.nodes.GoOnEnding(*list.endings.front(), UINT64_MAX);
+    GoOnLoss(session, list);
+  }
 }
 
 void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {

@@ -135,8 +135,7 @@ void Cluster::MemoryRoom::CountTemporary(const Node& node, bool begins) {
 
 bool Cluster::MemoryRoom::HoldsMemoryOf(const Node& node, IslandId island, DeviceId device) const {
   if (node.island == island && !node.held() && node.kind != NodeKind::kFetch) {
-    const bool has = node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
-    return has &&
+    return node.has_memory() &&
            (!device || std::any_of(node.reservations.begin(), node.reservations.end(),
                                    [&](const Reservation& r) { return r.device == device; }));
   }
@@ -202,8 +201,13 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
       const auto first = s.admission.First(id, told.session);
       if (!first || first->node != told.node) continue;
       Island::Stuck& stuck = island.stuck[first->session];
+      if (stuck.more && FailsYet(first->session)) continue;
+      const uint64_t submitted = s.FindNode(first->node)->submitted;
+      const bool with_others = std::exchange(stuck.more, false) && island.moves == stuck.moves &&
+                               first->device == stuck.device && submitted <= stuck.through;
+      if (with_others) stuck.node = first->node;
       // A node that was taken back since has a grace of its own.
-      if (stuck.node != first->node || s.FindNode(first->node)->submitted > stuck.through) {
+      if (stuck.node != first->node || submitted > stuck.through) {
         stuck = {first->node,  NodeId(s.nodes.next_node),
                  now_ms,       s.nodes.num_submitted,
                  first->lacks, std::max<int64_t>(first->lacks / 16, 1)};
@@ -225,39 +229,49 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
         stuck.since = now_ms;
         stuck.through = s.nodes.num_submitted;
       } else {
-        FailStuck(island, *first, stuck.through);
+        FailStuck(island, *first, stuck);
         live.reset();
       }
     }
   }
 }
 
-void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& stuck,
-                                    uint64_t through) {
-  constexpr int kInATurn = 256;  // the rest fails in later turns
-  const Held held = HeldOn(stuck.device);
-  const uint64_t moves = island.moves;
-  for (int i = 0; i < kInATurn; ++i) {
+bool Cluster::MemoryRoom::FailsYet(SessionId session) const {
+  const auto left = s.worklists.find(session);
+  return left != s.worklists.end() && left->second.follows();
+}
+
+void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& first,
+                                    Island::Stuck& stuck) {
+  const uint64_t until = s.units + s.options.turn_units / 2;
+  const Held held = HeldOn(first.device);
+  stuck.device = first.device;
+  stuck.moves = island.moves;
+  for (bool begins = true;; begins = false) {
     // As long as nothing is freed and nothing begins, all nodes that have waited as long for the
     // same device are stuck as well.
-    const auto first = s.admission.First(island.id, stuck.session);
-    if (!first || first->device != stuck.device || island.moves != moves) return;
-    Node& node = *s.FindNode(first->node);
-    if (node.submitted > through) return;
-    // Nodes that began after the first of them may free enough for the later ones.
-    if (i > 0 && RunsBefore(*first, node.id, island)) return;
+    const auto next = s.admission.First(island.id, first.session);
+    if (!next || next->device != stuck.device || island.moves != stuck.moves) return;
+    Node& node = *s.FindNode(next->node);
+    if (node.submitted > stuck.through) return;
+    if (!begins) {
+      // Nodes that began after the first of them may free enough for the later ones.
+      if (RunsBefore(*next, node.id, island)) return;
+      if (s.units >= until) break;
+    }
     ++island.given_up;
     island.last_given_up = node.id;
-    island.given_up_for = first->device;
+    island.given_up_for = next->device;
     s.nodes.Fail(node,
-                 Exhausted(*first, WhoHolds(held, node.session) +
-                                       ". No work that is under way would free enough"),
+                 Exhausted(*next, WhoHolds(held, node.session) +
+                                      ". No work that is under way would free enough"),
                  node.id);
     // Its dependants fail with it first, so that none of them is given up for the same reason.
-    const auto left = s.worklists.find(stuck.session);
-    while (left != s.worklists.end() && left->second.follows())
-      s.work.DoItem(stuck.session, left->second);
+    while (FailsYet(first.session) && s.units < until)
+      s.work.DoItem(first.session, s.worklists.at(first.session));
+    if (FailsYet(first.session)) break;
   }
+  stuck.more = true;
 }
 
 std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
@@ -279,7 +293,8 @@ std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
       const bool admitted = !in_queue || s.parked.contains(id) || moving.contains(node->island);
       const bool known = node->state != NodeState::kWaiting || node->held();
       const bool begins = known && fed && admitted && !node->paced;
-      if (begins || node->state == NodeState::kLaunched) live.insert(id);
+      const bool runs = node->state == NodeState::kLaunched || node->state == NodeState::kDone;
+      if (begins || runs) live.insert(id);
     }
   }
   return live;

@@ -67,8 +67,11 @@ class Cluster::MemoryRoom {
   // The nodes that will end without any free by a client. All others wait for memory, directly or
   // not.
   std::set<NodeId> LiveNodes();
-  // Fails `stuck` and the nodes that wait as long for its device, up to Node::submitted `through`.
-  void FailStuck(Island& island, const Admission::Shortage& stuck, uint64_t through);
+  // Fails `first` and some of the nodes that wait as long for its device, up to Node::submitted
+  // `through`; the rest in later ticks.
+  void FailStuck(Island& island, const Admission::Shortage& first, Island::Stuck& stuck);
+  // Whether nodes of the session have yet to fail with another, or to hear of something else.
+  bool FailsYet(SessionId session) const;
   // Bytes and shard buffers of each session on a device.
   using Held = std::map<SessionId, std::pair<int64_t, int>>;
   Held HeldOn(DeviceId device) const;

@@ -72,6 +72,11 @@ struct Node {
   bool held() const {
     return state == NodeState::kWaiting && open_blobs == 0 && !stores && !making;
   }
+  // A launch that ends in turns (ending.h): whether it was prepared or launched.
+  bool had_memory = false;
+  bool has_memory() const {
+    return state == NodeState::kPrepared || state == NodeState::kLaunched || had_memory;
+  }
   uint64_t attempt = 0;    // how often it was taken back
   uint64_t submitted = 0;  // its number among all submissions to the lines for memory
   absl::Status failure;    // set when one of its executors was lost while it ran

@@ -149,7 +149,11 @@ void Cluster::Nodes::Prepare(Node& node) {
     }
   }
   node.open_participants = static_cast<int>(node.participants.size());
-  for (const GroupId id : node.reads) s.groups.HasMemory(node, *s.FindGroup(id), true);
+  for (const GroupId id : node.reads) {
+    Group& input = *s.FindGroup(id);
+    s.groups.HasMemory(node, input, true);
+    if (node.kind == NodeKind::kReceive && !input.settled()) receiving_.emplace(id, node.id);
+  }
   s.memory.CountTemporary(node, true);
   for (const GroupId id : node.outputs) {
     Group& group = *s.FindGroup(id);
@@ -212,18 +216,23 @@ void Cluster::Nodes::InputsEnded(Node& node) {
   }
 }
 
-void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
-  assert(node.state == NodeState::kPrepared);
-  s.Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
+void Cluster::Nodes::Cancel(const Node& node, const absl::Status& cause) {
   if (node.kind == NodeKind::kLaunch) s.islands.at(node.island).sequencer.Forget(node.id);
   for (const Participant& p : node.participants) {
     Executor& executor = s.executors.at(p.executor);
     s.commands.Send(executor, CancelNode{node.id, cause}, node.session);
     executor.open.erase(p.seq);
   }
+}
+
+void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
+  assert(node.state == NodeState::kPrepared);
+  s.Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
+  Cancel(node, cause);
   if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);
   Move(node, NodeState::kQueued);
   for (const GroupId id : node.reads) s.groups.HasMemory(node, *s.FindGroup(id), false);
+  StopReceiving(node);
   s.memory.CountTemporary(node, false);
   for (const GroupId id : node.outputs) {
     Group& group = *s.FindGroup(id);
@@ -243,6 +252,30 @@ void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
   s.to_pump.insert(node.island);
 }
 
+void Cluster::Nodes::StopReceiving(const Node& node) {
+  if (node.kind != NodeKind::kReceive) return;
+  for (const GroupId id : node.reads) receiving_.erase({id, node.id});
+}
+
+absl::Status Cluster::Nodes::Check() const {
+  size_t known = 0;
+  for (const auto& [id, node] : s.all_nodes) {
+    const bool has_memory = node->has_memory();
+    for (const GroupId group : node->reads) {
+      const bool receives = receiving_.contains({group, id});
+      known += receives ? 1 : 0;
+      const bool may = node->kind == NodeKind::kReceive && has_memory;
+      const bool must = may && !s.all_groups.at(group)->settled();
+      if ((receives && !may) || (!receives && must))
+        return Error(absl::StatusCode::kInternal, "n{} is {}known as a receive of group {}", id,
+                     receives ? "" : "not ", group);
+    }
+  }
+  if (known == receiving_.size()) return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal, "{} receives are known by what they read, of {}", known,
+               receiving_.size());
+}
+
 void Cluster::Nodes::TakeBack(std::set<NodeId> taken, const absl::Status& cause) {
   std::erase_if(taken, [&](NodeId id) {
     const Node* node = s.FindNode(id);
@@ -255,12 +288,12 @@ void Cluster::Nodes::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
     const Node& node = *s.FindNode(left.back());
     left.pop_back();
     for (const GroupId id : node.outputs) {
-      for (const NodeId waiter : s.FindGroup(id)->waiters) {
+      for (auto it = receiving_.lower_bound({id, NodeId()});
+           it != receiving_.end() && it->first == id; ++it) {
         s.Charge(1);
-        const Node* reader = s.FindNode(waiter);
-        if (reader != nullptr && reader->kind == NodeKind::kReceive &&
-            reader->state == NodeState::kPrepared && taken.insert(waiter).second)
-          left.push_back(waiter);
+        const NodeId reader = it->second;
+        if (s.FindNode(reader)->state == NodeState::kPrepared && taken.insert(reader).second)
+          left.push_back(reader);
       }
     }
   }

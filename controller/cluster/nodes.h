@@ -10,6 +10,8 @@
 #include <set>
 #include <string>
 
+#include <absl/container/btree_set.h>
+
 #include "base/ids.h"
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
@@ -25,7 +27,8 @@ namespace fairway {
 //
 // Invariants (CheckMoves, CheckNodes): a node moves only as CanMove allows. It is in a line for
 // memory, or parked, exactly while it is queued, unless it is a fetch. It is the producer of its
-// outputs until it concludes; concluding it settles them all and destroys it (rule G3).
+// outputs until it concludes; concluding it settles them all and destroys it (rule G3), a launch of
+// many arguments or results in several turns (ending.h).
 class Cluster::Nodes {
  public:
   explicit Nodes(State& state) : s(state) {}
@@ -59,34 +62,53 @@ class Cluster::Nodes {
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
   // It has failed, but a first cause may be reported soon (see Node::deferred).
   void Defer(Node& node, absl::Status failure);
-  // Ends the nodes that have waited long enough for a first cause.
+  // Ends some of the nodes that have waited long enough for a first cause.
   void EndOverdue(int64_t now_ms);
   // Fails the node with the error of its worst input, if one failed; a sequence only if no output
   // can be good. Returns whether it did.
   bool FailIfPoisoned(Node& node);
   // Ends an unlaunched node, or a receive at work, with an error.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
-  // Concludes the node with this result, and destroys it.
+  // Whether the receives that have memory are known by what they read.
+  absl::Status Check() const;
+  // Concludes the node with this result: settles its outputs, and destroys it (ending.h).
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
+  // Does some more of an ending, until `units` reaches `until`. Returns whether it is over.
+  bool GoOnEnding(Ending& ending, uint64_t until);
 
  private:
   Node& InsertNode(std::unique_ptr<Node> node);
   void Register(Node& node, GroupId input);
   // Whether a receive's sources lie on executors that are up.
   bool SourcesUp(const Node& node) const;
+  // Tells the executors of an unlaunched node that it will not come.
+  void Cancel(const Node& node, const absl::Status& cause);
   // Takes an unlaunched node back from its executors. It is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
+  // A receive gives its memory back, or has ended.
+  void StopReceiving(const Node& node);
   // The first failure among its participants, or OK.
   static absl::Status ResultOf(const Node& node);
   // A launch has ended on all its executors. Concludes it once its inputs have ended too.
   void LaunchEnded(Node& node);
   // Concludes the node: with the first cause if an input failed, else with `result`.
   void EndWith(Node& node, absl::Status result);
-  // Settles its outputs. `charged`: what is reserved for them becomes theirs.
-  void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
+  // Gives back what its outputs do not keep, and finds out which outputs of a sequence have failed.
+  void BeginOutputs(Ending& ending);
+  void SettleOutput(Ending& ending, size_t output);
+  // All its outputs have been settled.
+  void OutputsSettled(Ending& ending, Session* session);
+  // An output is settled, and has no producer any more.
+  void LetGo(Session* session, GroupId output);
+  // Takes the node out of the tables. `session`: nullptr if it has ended.
+  void TakeOut(Node& node, Session* session);
 
   std::set<NodeId> deferred_;  // nodes with Node::deferred; some have ended
-  State& s;                    // the state that this is a part of
+  NodeId looked_at_;           // EndOverdue goes on after it
+  // The receives that have memory, each by the groups that it reads and that were pending when it
+  // was prepared. To take a node back costs what reads it, not what waits for it.
+  absl::btree_set<std::pair<GroupId, NodeId>> receiving_;
+  State& s;  // the state that this is a part of
 
  public:
   uint64_t next_node = 1;      // the id of the next one

@@ -53,6 +53,8 @@ struct ClusterOptions {
   std::shared_ptr<MemoryBudget> memory;
   // Several nodes make shards that have more pieces than this together.
   size_t node_pieces = 512;
+  // A launch that reads and makes more groups than this together ends in several turns.
+  size_t ends_at_once = 125;
   // A node that needs a larger command fails, because executors would be lost by it.
   size_t command_bytes = kMaxCommandBytes;
 };

@@ -82,6 +82,11 @@ struct Island {
     uint64_t through = 0;  // of Node::submitted: nodes above it wait for a grace of their own
     int64_t lacks = 0;     // missing bytes; `step` fewer count as progress
     int64_t step = 1;
+    // Other nodes are stuck with it: they fail in the next tick, unless one has begun, or memory
+    // was given back (`moves`), since the last of them failed. They wait for the same device.
+    bool more = false;
+    DeviceId device;
+    uint64_t moves = 0;
   };
   std::map<SessionId, Stuck> stuck;
   // The node for which others were last taken back. It does not wait for room for its commands,

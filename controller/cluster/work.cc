@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "base/planted.h"
+#include "controller/cluster/ending.h"
 #include "controller/cluster/poison.h"
 #include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 #include "controller/cluster/virtual_device.h"
 
 namespace fairway {
+namespace {
+constexpr uint64_t kEndingUnits = 32;  // of an ending, between two looks at the unit count
+}  // namespace
 
 Worklist::Worklist() = default;
 Worklist::~Worklist() = default;
@@ -128,7 +132,10 @@ void Cluster::Work::DoSlice(SessionId session, uint64_t turn_ends) {
 
 void Cluster::Work::DoItem(SessionId session, Worklist& list) {
   s.Charge(1);
-  if (!list.losses.empty()) {
+  if (!list.endings.empty()) {
+    const uint64_t until = s.units + std::min(kEndingUnits, s.options.turn_units);
+    if (s.nodes.GoOnEnding(*list.endings.front(), until)) list.endings.pop_front();
+  } else if (!list.losses.empty()) {
     s.losses.GoOnLoss(session, list);
   } else if (!list.held.empty()) {
     const NodeId id = list.held.front();

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,6 +84,7 @@ struct Loss {
   std::vector<Again> again;  // prepared nodes to be taken back; the youngest is last
 };
 
+struct Ending;       // ending.h: a launch of many arguments or results that has concluded
 struct Closing;      // session.h: the rest of a session that has ended
 struct ProgramBind;  // program_records.h: a program that is being bound
 struct ProgramRun;   // program_records.h: a program whose steps are being made
@@ -129,6 +131,8 @@ struct Worklist {
   Worklist();
   ~Worklist();
 
+  // Before losses, which look at results that are settled. A list takes nothing while it is empty.
+  std::list<std::unique_ptr<Ending>> endings;
   std::deque<Loss> losses;
   std::deque<NodeId> held;  // parked receives, until the losses have been told
   std::deque<Told> told;
@@ -142,7 +146,9 @@ struct Worklist {
   bool queued = false;  // whether Turns::busy has it
 
   // Whether some consequence of past events is left to do.
-  bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
+  bool follows() const {
+    return !endings.empty() || !told.empty() || !settled.empty() || !ended_inputs.empty();
+  }
   // Whether the session takes no operation: one is not over, or a loss has yet to be told.
   bool busy() const {
     return run != nullptr || request != nullptr || !losses.empty() || !retiring.empty();

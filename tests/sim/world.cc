@@ -68,6 +68,8 @@ void World::Setup(bool small) {
   config.cluster.max_gangs_per_device = static_cast<int>(r.Between(1, 6));
   config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
+  if (config.cluster.turn_units <= 40)  // most launches end in several turns
+    config.cluster.ends_at_once = config.cluster.turn_units % 4;
   if (r.Percent(30)) config.turn_delay = r.Percent(70) ? 10000 : 200000;
   if (r.Percent(20)) config.unit_time = r.Between(2, 50);
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// One event that touches very much: no turn does it all.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "controller/cluster/turns_fixture_for_test.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::Contains;
+using ::testing::StartsWith;
+
+constexpr uint64_t kWide = kSanitized ? 6000 : 20000;
+
+class WideTest : public TurnsTest {
+ protected:
+  // Puts an array on device 0 whose bytes its executor has not taken yet.
+  NodeId PutPending(uint64_t handle) {
+    const auto put = cluster.arrays().Put(
+        session, handle, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
+    return put->upload;
+  }
+  void Turns() {
+    while (Turn()) {
+    }
+  }
+  void Close() {
+    Bounded([&] {
+      cluster.sessions().Close(session);
+      return true;
+    });
+    Turns();
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  }
+  void Tick(int64_t now_ms) {
+    Bounded([&] {
+      cluster.Tick(now_ms);
+      return true;
+    });
+  }
+};
+
+TEST_F(WideTest, AnUploadThatManyFetchesWaitForIsGivenUpInSeveralTurns) {
+  PutPending(1);
+  for (uint64_t token = 1; token <= kWide; ++token) {
+    cluster.arrays().Fetch(session, token, 1);
+    Turns();
+  }
+  Close();
+}
+
+// Copies of a result that is not made yet, to another island.
+TEST_F(WideTest, ALaunchThatManyReceivesWaitForIsTakenBackInSeveralTurns) {
+  PutPending(1);
+  ASSERT_TRUE(cluster.executables().Execute(session, step_, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  for (uint64_t i = 0; i < kWide; ++i) {
+    cluster.arrays().Copy(session, {2}, {{2}}, std::nullopt, CopySemantics::kAlwaysCopy, {3 + i},
+                          [](const auto&) {});
+    Turns();
+  }
+  actions.Take();
+  Lose(a);
+  Turns();
+}
+
+TEST_F(WideTest, ManyPullsThatFailedEndInSeveralTurns) {
+  PutReady(1, 0);
+  for (uint64_t i = 0; i < kWide; ++i) {
+    cluster.arrays().Copy(session, {1}, {{2}}, std::nullopt, CopySemantics::kAlwaysCopy, {3 + i},
+                          [](const auto&) {});
+    Turns();
+  }
+  Report report;
+  for (const auto& [who, seq] : actions.seq) {
+    if (who.first != b) continue;
+    report.finished.push_back(seq);
+    report.failures.push_back({seq, absl::UnavailableError("gone")});
+    if (report.finished.size() < 1000) continue;
+    cluster.fleet().OnReport(b, Incarnation(7), std::exchange(report, {}));
+    Turns();
+  }
+  int64_t now = 0;
+  for (int ticks = 0; cluster.inspection().counts().nodes > 0; now += 1000) {
+    ASSERT_LT(++ticks, 1000);
+    Tick(now);
+    Turns();
+  }
+  EXPECT_GT(now, 15000);
+}
+
+class FullTest : public WideTest {
+ protected:
+  void SetUp() override {
+    WideTest::SetUp();
+    small_ = cluster.fleet().ExecutorUp(Worker("ws", "is", 1, 1024)).value();
+    session = actions.Open(cluster);
+    PutReadyOn(1, 4);
+  }
+  // Fills the device.
+  void PutReadyOn(uint64_t handle, int32_t device) {
+    const auto put = cluster.arrays().Put(
+        session, handle, {DType::kF32, Shape{{256}}, Sharding::SingleDevice(device)}, {0});
+    ASSERT_TRUE(put.ok()) << put.status();
+    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(1024)));
+    End(small_, put->upload.value);
+  }
+  ExecutorId small_;
+};
+
+// The node that fails holds up thousands, which fail with it before another is judged.
+TEST_F(FullTest, WhatFollowsANodeWithoutMemoryFailsInSeveralTurns) {
+  step_ = Define(9, {4}, {F32({256})}, {F32({256})});
+  for (uint64_t i = 1; i <= 4000; ++i) {
+    ASSERT_TRUE(cluster.executables().Execute(session, step_, {i}, {}, {i + 1}).ok());
+    Turns();
+  }
+  for (int64_t now = 0; now < 3000; now += 500) {
+    Tick(now);
+    Turns();
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  }
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+}
+
+// Many nodes that do not follow each other wait for the same memory.
+TEST_F(FullTest, ManyNodesWithoutMemoryFailInSeveralTurns) {
+  step_ = Define(9, {4}, {F32({256})}, {F32({256})});
+  for (uint64_t i = 1; i <= 3000; ++i) {
+    ASSERT_TRUE(cluster.executables().Execute(session, step_, {1}, {}, {i + 1}).ok());
+    Turns();
+  }
+  for (int64_t now = 0; now < 8000; now += 100) {
+    Tick(now);
+    Turns();
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  }
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+}
+
+}  // namespace
+}  // namespace fairway
