@@ -5,8 +5,12 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
+
+import pytest
 
 DEV = pathlib.Path(__file__).resolve().parents[2] / "dev"
 
@@ -96,3 +100,96 @@ def test_tests_of_a_group_run_in_one_process(tmp_path):
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"],
                    cwd=tmp_path, check=True, timeout=60)
     assert sorted(path.name.split("-")[1] for path in tmp_path.glob("gw?-*")) == ["test_a", "test_b"]
+
+
+def can_yield_processors():
+    code = "e=/proc/sys/kernel/sched_autogroup_enabled; [ ! -e $e ] || [ $(cat $e) = 0 ] || echo 19 >/proc/self/autogroup"
+    return subprocess.run(["bash", "-c", code], start_new_session=True, stderr=subprocess.DEVNULL).returncode == 0
+
+
+beside = pytest.mark.skipif(not can_yield_processors(), reason="the phases of the sanitizers run alone here")
+
+
+def start_with_stand_ins(folder, phases, build_asan=":", ctest_asan=":", tests=":"):
+    """./dev test, with shell code in the place of what its phases asan and python run."""
+    shutil.copy(DEV, folder)
+    shutil.copytree(DEV.parent / "tests", folder / "tests", ignore=lambda _, names: set(names) - {"beside.sh"})
+    for name in ("requirements-dev.txt", "pyproject.toml"):
+        script(folder / "client" / "python" / name, "")
+    script(folder / "cmake" / "fetch_ffi_headers.sh", "")
+    script(folder / "docs" / "testing.md", "")
+    script(folder / "bin" / "dpkg-query", "for name; do echo \"ii  $name\"; done")
+    script(folder / "bin" / "cmake", f'if [[ $* = "--build build/asan"* ]]; then\n{build_asan}\nfi')
+    script(folder / "bin" / "ctest", f'if [[ $* = "--test-dir build/asan"* ]]; then\n{ctest_asan}\nfi')
+    python = script(folder / "bin" / "python3", f"""
+if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; fi
+if [[ $* = *" tests/e2e "* ]]; then
+{tests}
+fi""")
+    environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "FAIRWAY_PYTHON": str(python)}
+    return subprocess.Popen([folder / "dev", "test", *phases], env=environment, text=True, start_new_session=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def until(name):
+    return f"until [ -e {name} ]; do sleep 0.05; done\n"
+
+
+@beside
+@pytest.mark.parametrize("code", [0, 8])
+def test_the_sanitizers_run_beside_others_and_their_failure_fails_the_run(tmp_path, code):
+    build = f"touch asan-builds\n{until('e2e-runs')}cat /proc/self/autogroup; nice"
+    process = start_with_stand_ins(tmp_path, ["python", "asan"], build, f"echo what ctest said; exit {code}",
+                                   f"touch e2e-runs\n{until('asan-builds')}")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == (code != 0), said
+    assert re.search(rf"^ctest-asan +{int(code == 0)} passed +{int(code != 0)} failed.*, beside others$", said, re.M), said
+    assert said.endswith(f"{6 - (code != 0)} passed, {int(code != 0)} failed\n"), said
+    assert "\nwhat ctest said\n" in said
+    assert re.search("^19$", said, re.M), said
+    if os.path.exists("/proc/self/autogroup"):
+        assert re.search(r"^/autogroup-\d+ nice 19$", said, re.M), said
+
+
+def test_the_sanitizers_alone_run_in_the_foreground(tmp_path):
+    process = start_with_stand_ins(tmp_path, ["asan", "python"], "echo it builds; nice", "exit 8")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said.index(f"it builds\n{os.nice(0)}\n") < said.index("== build-daemons") and said.count("it builds") == 1, said
+
+
+@beside
+def test_phases_beside_that_vanish_fail_the_run(tmp_path):
+    process = start_with_stand_ins(tmp_path, ["python", "asan"], "kill -KILL $(ps -o sid= $$)")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "ended before they had told" in said, said
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@beside
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_an_interrupt_ends_what_runs_beside(tmp_path, number):
+    """What is compiled has a process group of its own, as ninja gives it."""
+    forever = "set -m\n(sleep 600; sleep 600) & echo $! >compiler\nmv compiler compiles\nwait"
+    process = start_with_stand_ins(tmp_path, ["python", "asan"], forever, tests="sleep 600")
+    try:
+        wait_until((tmp_path / "compiles").exists)
+        compiler = pathlib.Path("/proc", (tmp_path / "compiles").read_text().strip())
+        assert compiler.exists()
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            process.send_signal(number)
+        assert process.wait(timeout=60) in (-number, 128 + number)
+        wait_until(lambda: not compiler.exists() or "Z" in (compiler / "stat").read_text().rpartition(")")[2][:3])
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
