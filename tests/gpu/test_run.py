@@ -16,6 +16,7 @@ HERE = pathlib.Path(__file__).parent
 RUN = HERE / "run.sh"
 DRIVER = BIN.parent / "tests/driver"
 STAND_IN = BIN.parent / "tests/fairway_stand_in_gpu.so"
+on_demand = pytest.mark.skipif("FAIRWAY_CUDA_PLUGIN" not in os.environ, reason="on demand: ./dev test gpu_versions")
 
 
 def run(folder, *arguments, script=RUN, **environment):
@@ -68,6 +69,7 @@ def test_the_steps_run_and_are_told_in_a_table_and_a_file(tmp_path):
     assert all(f"| {name} | ended | " in done.stdout for name in ("facts", "faults"))
 
 
+@on_demand
 def test_what_a_kernel_of_a_client_does_and_what_takes_longer(tmp_path):
     """The stand-in fails a program by its name, instead of a kernel."""
     done, results = over_the_stand_ins(tmp_path, "target", "tuned", "trap", "digits", "busy")
@@ -90,7 +92,7 @@ def test_what_a_kernel_of_a_client_does_and_what_takes_longer(tmp_path):
         assert rows[f"the same as NVML says, {clients} clients"]["value"] == "not told"
 
 
-@pytest.mark.skipif("FAIRWAY_CUDA_PLUGIN" not in os.environ, reason="on demand: ./dev test gpu_versions")
+@on_demand
 def test_the_suite_and_the_comparisons_run(tmp_path):
     """JAX on the CPU is what the stand-in is compared with: that says nothing about speed."""
     done, results = over_the_stand_ins(tmp_path, "conformance", "bench", gpus=4)

@@ -52,7 +52,14 @@ def test_smoke_on_islands_of_gpus(version, name, gpu_cluster):
     check(name, smoke(version, gpu_cluster), on_gpus=True)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+def on_demand_in_the_middle(versions):
+    """Those between the oldest and the newest take a minute each, and rarely differ from them."""
+    on_demand = pytest.mark.skipif("FAIRWAY_TEST_ON_DEMAND" not in os.environ,
+                                   reason="on demand: ./dev test versions_on_demand")
+    return [v if v in (VERSIONS[0], VERSIONS[-1]) else pytest.param(v, marks=on_demand) for v in versions]
+
+
+@pytest.mark.parametrize("version", on_demand_in_the_middle(VERSIONS))
 def test_no_byte_of_a_moved_array_goes_through_the_controller_and_each_comes_to_an_executor_once(version, cluster):
     process = subprocess.Popen(
         [*python_of(version), "-u", "-c", PROGRAM], env=cluster.jax_environment(), text=True,
@@ -68,7 +75,7 @@ def test_a_program_of_the_project_s_own_jaxlib_runs_with_the_newest(name, cluste
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
 
 
-@pytest.mark.parametrize("version", [v for v in VERSIONS if v != OWN])  # tests/e2e runs all of it on that one
+@pytest.mark.parametrize("version", on_demand_in_the_middle(v for v in VERSIONS if v != OWN))  # tests/e2e runs all of it on that one
 def test_arrays_move_to_other_cuts(version, cluster):
     # What makes hundreds of moves takes minutes with 0.8.2; the smoke matrix has some of them.
     left_out = ("every_pair", "every_type", "memories")
