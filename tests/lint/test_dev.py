@@ -160,7 +160,7 @@ def test_the_sanitizers_alone_run_in_the_foreground(tmp_path):
 
 @beside
 def test_phases_beside_that_vanish_fail_the_run(tmp_path):
-    process = start_with_stand_ins(tmp_path, ["python", "asan"], "kill -KILL $(ps -o sid= $$)")
+    process = start_with_stand_ins(tmp_path, ["python", "asan"], "kill -KILL $(cut -d' ' -f6 /proc/$$/stat)")
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and "ended before they had told" in said, said
 
