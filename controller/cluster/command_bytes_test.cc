@@ -48,8 +48,7 @@ TEST(CommandBytesTest, NoCommandIsLarger) {
   PrepareLaunch prepare;
   prepare.node = NodeId(UINT64_MAX);
   prepare.devices.assign(kDevices, INT32_MAX);
-  prepare.inputs.assign(
-      kDevices, std::vector<ShardRef>(kArguments, ShardRef{GroupId(UINT64_MAX), INT32_MAX}));
+  prepare.inputs.assign(kDevices, ShardRefs(kArguments, ShardRef{GroupId(UINT64_MAX), INT32_MAX}));
   const GroupPart part{GroupId(UINT64_MAX),
                        DType::kF32,
                        std::string(256, 'k'),

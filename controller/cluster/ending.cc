@@ -171,7 +171,7 @@ bool Cluster::Nodes::GoOnEnding(Ending& ending, uint64_t until) {
   Session* const session = open == s.sessions.end() ? nullptr : &open->second;
   // Calls `item` with the items of the phase that are left, and then begins the next phase. Returns
   // whether it has.
-  const auto all = [&](std::vector<GroupId>& groups, const auto& item) {
+  const auto all = [&](auto& groups, const auto& item) {
     for (size_t i = 0; !ending.in_turns && i < groups.size(); ++i) item(groups[i], i);
     while (ending.in_turns && !groups.empty()) {
       if (s.units >= until) return false;

@@ -14,13 +14,13 @@ namespace {
 constexpr int kRequestsBetweenLooks = 64;
 constexpr int kRequestsOfATurn = 256;
 constexpr uint64_t kUnitsOfATurn = 1000;  // work of the core
-// About the memory that a small request takes once it has been read.
+// About the memory that a small request takes once it has been read, or a message without any.
 constexpr size_t kRequestBytes = 256;
 
 }  // namespace
 
 size_t MemoryOf(const v1::ClientMessage& message, size_t came) {
-  if (came <= kShortMessage) return came * kMostOfByte;
+  if (came <= kShortMessage) return kRequestBytes + came * kMostOfByte;
   const size_t about = came + kRequestBytes * static_cast<size_t>(message.requests_size());
   // A handle that has one byte in the message has eight in memory.
   return std::max(about, message.SpaceUsedLong());

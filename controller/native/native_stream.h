@@ -22,7 +22,7 @@ namespace fairway {
 
 // About the memory that a parsed message takes of which `came` bytes came. To ask protobuf takes
 // longer than to parse the message, so a short message counts as much as it may take at most.
-inline constexpr size_t kShortMessage = 4096, kMostOfByte = 128;
+inline constexpr size_t kShortMessage = 4096, kMostOfByte = 96;
 size_t MemoryOf(const v1::ClientMessage& message, size_t came);
 
 // A parsed message of the client, and the uploads that it completed.
