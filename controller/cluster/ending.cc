@@ -109,7 +109,8 @@ void Cluster::Nodes::LaunchEnded(Node& node) {
 
 void Cluster::Nodes::EndWith(Node& node, absl::Status result) {
   // A launch may go ahead of an input that failed, and still end well on its own executors.
-  const bool poisoned = (!result.ok() || node.kind == NodeKind::kLaunch) && !IsSequence(node);
+  const bool poisoned = (!result.ok() || node.kind == NodeKind::kLaunch) && !IsSequence(node) &&
+                        node.may_have_failed_inputs();
   const Group* poison = nullptr;
   for (size_t i = 0; poisoned && i < node.reads.size(); ++i) {
     // An input that was there and was lost since (it has no cause) is no reason to fail.

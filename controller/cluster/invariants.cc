@@ -244,6 +244,12 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
     if (unsettled != node->unsettled_inputs)
       return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id,
                    node->unsettled_inputs, unsettled);
+    if (unsettled == 0 && node->unlaunched_inputs == 0 && !node->making &&
+        std::any_of(node->reads.begin(), node->reads.end(), [&](GroupId id) {
+          const Group& input = *s.all_groups.at(id);
+          return input.state == GroupState::kFailed && input.cause;
+        }))
+      return Error(absl::StatusCode::kInternal, "node {} does not know that an input failed", id);
     const auto open = std::count_if(node->participants.begin(), node->participants.end(),
                                     [](const Participant& p) { return !p.done; });
     if (open != node->open_participants)

@@ -96,7 +96,8 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   command.ahead = node.unsettled_inputs > 0;
   // Of a launch that goes ahead, no input is known to have failed. Its executors find out about
   // failures that they have not reported yet.
-  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(s.all_groups, node) != nullptr;
+  const bool poisoned = node.unsettled_inputs == 0 && node.may_have_failed_inputs() &&
+                        WorstInput(s.all_groups, node) != nullptr;
   const std::vector<bool> donated = CertainlyDonated(node);
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);

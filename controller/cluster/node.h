@@ -64,6 +64,8 @@ struct Node {
   int unsettled_inputs = 0;
   // Of `reads`: the failed ones, and those that are neither ready nor launched.
   int unlaunched_inputs = 0;
+  // If not, it has been told of the ends of all its inputs, and none has failed.
+  bool may_have_failed_inputs() const { return unsettled_inputs > 0 || unlaunched_inputs > 0; }
   int open_participants = 0;  // invariant: those of `participants` that are not done
   bool inputs_ended = false;  // it has been told how all its inputs ended (Nodes::InputsEnded)
   bool after_inputs = false;  // it is queued only when its inputs have ended

@@ -193,7 +193,7 @@ void Cluster::Nodes::InputSettled(Node& node, const Group& input) {
 void Cluster::Nodes::InputsEnded(Node& node) {
   if (node.making) return;  // it will be told again
   node.inputs_ended = true;
-  if (FailIfPoisoned(node)) return;
+  if (node.may_have_failed_inputs() && FailIfPoisoned(node)) return;
   if (node.stores) return s.stored_groups.Store(node);
   if (node.state == NodeState::kLaunched) {
     // A launch that was sent ahead may have ended before its inputs were known to have.
