@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/shared_vector.h"
 #include "controller/cluster/executable_spec.h"
+#include "graph/plan.h"
 
 namespace fairway {
 
@@ -48,7 +50,12 @@ struct CodeLayout {
     SharedVector<Place> places;        // by position
     SharedVector<int32_t> replica_of;  // as in Group
   };
-  std::vector<Part> parts;                // in the order of the executors' first devices
+  std::vector<Part> parts;  // in the order of the executors' first devices
+  // The number of each executor's part, in the order of the executors.
+  std::vector<std::pair<ExecutorId, int32_t>> part_on;
+  // Who runs the code together, by part; of one part: nobody. As of Registry::arrivals.
+  SharedVector<InstallExecutable::Member> members;
+  uint64_t members_as_of = 0;
   std::vector<int32_t> part_of;           // by position
   std::vector<Output> outputs;            // by result
   std::vector<Reservation> reservations;  // for a launch

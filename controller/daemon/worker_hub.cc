@@ -424,7 +424,7 @@ void WorkerHub::Send(ExecutorId id, Command command, std::shared_ptr<MemoryBudge
   }
   Executor& executor = *it->second;
   if (!executor.refused.empty()) return;
-  auto body = EncodeToSend(command, options_.command_bytes);
+  auto body = EncodeToSend(command, options_.command_bytes, &encoded_members_);
   if (!body.ok()) return RefuseCommand(executor, body.status());
   // Commands that let the executor begin nothing leave together with one that does.
   const bool lingers =

@@ -255,6 +255,7 @@ class WorkerHub {
   std::map<std::string, std::unique_ptr<Island>> islands_;  // by name
   // Islands whose logs have something to send. If there are any, their sending is posted.
   std::vector<Island*> due_;
+  EncodedMembers encoded_members_;
   LinkTraffic sent_;
   LinkTraffic received_;
   uint64_t commands_sent_ = 0;
