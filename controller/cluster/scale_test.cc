@@ -87,11 +87,47 @@ class World {
     Part("admit", [&] { Admit(); });
     Part("copy", [&] { Copy(); });
     Part("tick", [&] { cluster_.Tick(now_ += 1000); });
+    Part("launch", [&] { Launch(); });
     Part("lose", [&] { Lose(); });
     Part("return", [&] { Return(); });
     Part("close", [&] { Close(); });
     EXPECT_EQ(Describe(cluster_.inspection().CheckInvariants()), "OK");
     return units_;
+  }
+
+  // Loses executors while each session has so many arrays, of eight devices each, and launches on
+  // all devices under way. Only the steps of the loss count for `most_`.
+  void LoseMany(int arrays) {
+    Register();
+    Open();
+    Put();
+    Call(1);
+    for (Client& client : clients_) {
+      for (int i = 0; i < arrays; ++i) {
+        std::vector<int32_t> some;
+        for (int d = 0; d < 8; ++d) some.push_back((i + d * AllDevices() / 8) % AllDevices());
+        const auto put =
+            cluster_.arrays().Put(client.id, client.next++,
+                                  ArraySpec{DType::kF32, Shape{{16}}, Sharding::Replicated(some)},
+                                  std::vector<int32_t>(some.size(), 0));
+        ASSERT_TRUE(put.ok()) << put.status();
+        cluster_.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(64)));
+      }
+      client.puts.push_back(client.next - 1);
+    }
+    EndAll();
+    Launch();
+    most_ = 0;
+    Lose();
+    EXPECT_EQ(Describe(cluster_.inspection().CheckInvariants()), "OK");
+    const uint64_t most = most_;
+    EndAll();
+    EXPECT_EQ(shell_.failed, 4 * scale_.sessions);  // all that was launched
+    for (const Client& client : clients_)
+      cluster_.arrays().Watch(client.id, 4, {client.puts.back()});
+    EXPECT_EQ(shell_.failed, 5 * scale_.sessions);
+    most_ = most;
+    Return();
   }
 
   Scale scale_;
@@ -260,11 +296,13 @@ class World {
     }
   }
   // Each session has launches under way.
-  void Lose() {
+  void Launch() {
     for (Client& client : clients_) {
       for (int i = 0; i < 4; ++i) Execute(client, client.step, 3);
     }
     Turns();
+  }
+  void Lose() {
     for (int i = 0; i < scale_.lost; ++i) {
       Step([&] {
         return cluster_.fleet().ExecutorLost(executors_[i], absl::UnavailableError("killed")), 0;
@@ -321,6 +359,20 @@ INSTANTIATE_TEST_SUITE_P(All, ScaleTest,
                                            Doubled{"WaitingNodes", &Scale::waits, 64},
                                            Doubled{"ExecutorsLostAtOnce", &Scale::lost, 32}),
                          [](const auto& info) { return info.param.what; });
+
+// A rack goes: 512 of 1,024 executors are lost at once, while there are 10,000 arrays and launches
+// on all of them are under way. No step is long, and all are told.
+TEST(LargeLossTest, ManyExecutorsAreLostAtOnceInShortTurns) {
+  if (kSanitized) GTEST_SKIP() << "the simulation loses executors with sanitizers";
+  Scale scale;
+  scale.hosts = 1024;
+  scale.devices = 1;
+  scale.sessions = 2;
+  scale.lost = 512;
+  World world(scale);
+  world.LoseMany(5000);
+  EXPECT_LE(world.most_, kMost);
+}
 
 }  // namespace
 }  // namespace fairway

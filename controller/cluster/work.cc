@@ -84,7 +84,7 @@ void Cluster::Work::Turn() {
 }
 
 bool Cluster::Work::AnyLeft() const {
-  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks();
+  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks() || s.losses.Drops();
 }
 
 void Cluster::Work::GoOn() {
@@ -100,6 +100,7 @@ void Cluster::Work::Do(uint64_t until) {
       DoSlice(session, until);
     }
     if (slices_left_ > 0) break;  // islands follow in a later turn, once all have had a slice
+    s.losses.GoOnDropping(until);
     s.losses.Unpark();
     for (const IslandId id : std::exchange(s.to_pump, {})) {
       Pump(s.islands.at(id), until);
