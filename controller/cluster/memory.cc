@@ -190,11 +190,13 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
   for (auto& [id, island] : s.islands) {
     const std::vector<Admission::Shortage> firsts =
         s.IslandUp(island) ? s.admission.Firsts(id) : std::vector<Admission::Shortage>();
-    std::erase_if(island.stuck, [&](const auto& entry) {
-      return std::none_of(firsts.begin(), firsts.end(), [&](const Admission::Shortage& first) {
-        return first.session == entry.first;
-      });
-    });
+    if (!island.stuck.empty()) {
+      std::set<SessionId> waiting;
+      for (const Admission::Shortage& first : firsts) waiting.insert(first.session);
+      std::erase_if(island.stuck,
+                    [&](const auto& entry) { return !waiting.contains(entry.first); });
+    }
+    s.Charge(s.admission.TakeSteps() / kShardsPerUnit);
     if (firsts.empty()) continue;
     if (!island.victims.empty() || MakeRoom(*s.FindNode(firsts[0].node))) continue;
     for (const Admission::Shortage& told : firsts) {

@@ -357,6 +357,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScaleTest,
                                            Doubled{"DevicesOfAHost", &Scale::devices, 64},
                                            Doubled{"Arrays", &Scale::arrays, 256},
                                            Doubled{"WaitingNodes", &Scale::waits, 64},
+                                           Doubled{"Sessions", &Scale::sessions, 32},
                                            Doubled{"ExecutorsLostAtOnce", &Scale::lost, 32}),
                          [](const auto& info) { return info.param.what; });
 
