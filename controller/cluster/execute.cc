@@ -87,6 +87,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     for (size_t i = 0; i < places.size(); ++i)
       AddReservation(layout.reservations, places[i].device, bytes, 0, i);
   }
+  layout.needs = NeedsOf(layout.reservations);
   return layout;
 }
 

@@ -58,7 +58,7 @@ struct Node {
   std::vector<GroupId> reads;    // each once; invariant: all of them exist
   std::vector<GroupId> outputs;  // invariant: all of them exist, and this is their producer
   // Invariant: what its devices count as used while it is prepared or launched. Each device once.
-  std::vector<Reservation> reservations;
+  Reservations reservations;
   std::vector<Participant> participants;
   // Invariant: of `reads`, those that are pending, and those of whose end it has not been told.
   int unsettled_inputs = 0;
