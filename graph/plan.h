@@ -19,6 +19,7 @@
 
 #include "base/blob.h"
 #include "base/ids.h"
+#include "base/shared_vector.h"
 #include "base/status.h"
 #include "core/box.h"
 #include "core/dtype.h"
@@ -65,7 +66,7 @@ struct InstallExecutable {
     Incarnation incarnation;
     friend bool operator==(const Member&, const Member&) = default;
   };
-  std::vector<Member> members;
+  SharedVector<Member> members;
   int32_t member = 0;                               // the index of this executor in `members`
   std::optional<uint32_t> code_crc = std::nullopt;  // CRC-32C of `code`, where it is known
 };

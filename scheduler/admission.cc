@@ -7,25 +7,108 @@
 
 namespace fairway {
 
-Admission::Device Admission::Of(DeviceId device) const {
-  return device.value < devices_.size() ? devices_[device.value] : Device();
+const Admission::Device& Admission::Of(DeviceId device) const {
+  static const Device kNone;
+  return device.value < devices_.size() ? devices_[device.value] : kNone;
 }
 
 void Admission::SetDevice(DeviceId device, int64_t limit) {
-  Device& at = At(device);
-  at.limit = limit;
-  Touch(device, at.island);
+  At(device).limit = limit;
+  Touch(device);
 }
 
-void Admission::Forget(IslandId island) { islands_.erase(island); }
-void Admission::ForgetDevice(DeviceId device) { At(device) = Device(); }
+void Admission::Forget(IslandId island) {
+  islands_.erase(island);
+  ForgetSets();
+}
+
+void Admission::ForgetDevice(DeviceId device) {
+  Device& at = At(device);
+  std::vector<SetId> sets = std::move(at.sets);
+  at = Device();
+  at.sets = std::move(sets);  // nobody uses them; Forget takes them away
+}
+
+Admission::SetId Admission::Use(const SharedVector<MemoryNeed>& needs) {
+  if (!needs.empty() && last_needs_.begin() == needs.begin()) {
+    if (sets_[last_set_].users++ == 0) --unused_;
+    return last_set_;
+  }
+  std::vector<DeviceId> devices;
+  devices.reserve(needs.size());
+  for (const MemoryNeed& need : needs) devices.push_back(need.device);
+  steps_ += devices.size();
+  const auto [key, fresh] = numbers_of_.try_emplace(std::move(devices));
+  if (fresh) {
+    if (free_sets_.empty()) {
+      free_sets_.push_back(static_cast<SetId>(sets_.size()));
+      sets_.emplace_back();
+    }
+    const SetId id = key->second = free_sets_.back();
+    free_sets_.pop_back();
+    Set& set = sets_[id];
+    set.key = key;
+    set.overlaps = {id};
+    for (const DeviceId device : key->first) {
+      std::vector<SetId>& others = At(device).sets;
+      steps_ += others.size();
+      for (const SetId other : others) {
+        if (std::exchange(sets_[other].marked, true)) continue;
+        set.overlaps.push_back(other);
+        sets_[other].overlaps.push_back(id);
+      }
+      others.push_back(id);
+    }
+    for (const SetId other : set.overlaps) sets_[other].marked = false;
+  } else if (sets_[key->second].users == 0) {
+    --unused_;
+  }
+  ++sets_[key->second].users;
+  last_needs_ = needs;
+  return last_set_ = key->second;
+}
+
+void Admission::EndUse(SetId set) {
+  if (--sets_[set].users == 0 && ++unused_ > kKept) ForgetSets();
+}
+
+void Admission::ForgetSets() {
+  last_needs_ = {};
+  for (auto& [id, island] : islands_)
+    std::erase_if(island.looking, [&](SetId set) { return sets_[set].users == 0; });
+  for (auto it = numbers_of_.begin(); it != numbers_of_.end();) {
+    const SetId id = it->second;
+    Set& set = sets_[id];
+    if (set.users > 0) {
+      ++it;
+      continue;
+    }
+    for (const DeviceId device : it->first) std::erase(At(device).sets, id);
+    for (const SetId other : set.overlaps) {
+      if (other != id) std::erase(sets_[other].overlaps, id);
+    }
+    set = Set();
+    free_sets_.push_back(id);
+    it = numbers_of_.erase(it);
+  }
+  unused_ = 0;
+}
 
 void Admission::Enqueue(NodeId node, SessionId session, IslandId island,
-                        std::vector<MemoryNeed> needs) {
+                        SharedVector<MemoryNeed> needs) {
   Island& at = islands_[island];
-  for (const MemoryNeed& need : needs) At(need.device).island = island;
-  if (at.waiting.emplace(node, Waiting{session, std::move(needs)}).second)
-    at.candidates[session].insert(node);
+  const auto [it, fresh] = at.waiting.try_emplace(node);
+  if (!fresh) return;
+  Waiting& waiting = it->second;
+  waiting.session = session;
+  waiting.set = Use(needs);
+  waiting.least = needs.empty() ? 0 : INT64_MAX;
+  for (const MemoryNeed& need : needs) {
+    At(need.device).island = island;
+    waiting.least = std::min(waiting.least, need.bytes);
+  }
+  waiting.needs = std::move(needs);
+  at.candidates[session].insert(node);
 }
 
 bool Admission::Remove(NodeId node, IslandId island) {
@@ -35,22 +118,25 @@ bool Admission::Remove(NodeId node, IslandId island) {
   if (it == at->second.waiting.end()) return false;
   DropCandidate(at->second, it->second.session, node);
   if (it->second.in_lines) LeaveLines(at->second, node, it->second);
-  if (!at->second.lines.empty()) {  // room may have been kept for it
-    for (const MemoryNeed& need : it->second.needs) at->second.touched.insert(need.device);
-  }
+  // Room may have been kept for it.
+  for (const MemoryNeed& need : it->second.needs) Touch(need.device);
+  EndUse(it->second.set);
   at->second.waiting.erase(it);
   return true;
 }
 
-void Admission::Touch(DeviceId device, IslandId waiting) {
-  const auto at = islands_.find(waiting);
-  if (at != islands_.end() && !at->second.lines.empty()) at->second.touched.insert(device);
+void Admission::Touch(DeviceId device) {
+  Device& touched = At(device);
+  if (touched.touched) return;
+  const auto at = islands_.find(touched.island);
+  if (at == islands_.end() || at->second.lines.empty()) return;
+  touched.touched = true;
+  at->second.touched.push_back(device);
 }
 
 void Admission::Release(DeviceId device, int64_t bytes) {
-  Device& at = At(device);
-  at.used -= bytes;
-  Touch(device, at.island);
+  At(device).used -= bytes;
+  Touch(device);
 }
 
 void Admission::WillRelease(DeviceId device, int64_t bytes) { At(device).will_release += bytes; }
@@ -59,10 +145,11 @@ std::optional<Admission::Shortage> Admission::ShortageOf(NodeId node,
                                                          const Waiting& waiting) const {
   if (Planted(Bug::kAdmitBeyondMemory)) return std::nullopt;
   std::optional<Shortage> shortage;
+  steps_ += waiting.needs.size();
   for (const MemoryNeed& need : waiting.needs) {
     const int64_t lacks = need.bytes - room(need.device);
     if (lacks <= 0) continue;
-    const Device device = Of(need.device);
+    const Device& device = Of(need.device);
     const int64_t limit = device.limit == 0 ? kNoLimit : device.limit;
     const bool hopeless = need.bytes > limit;
     if (!shortage || (hopeless && !shortage->hopeless))
@@ -79,31 +166,51 @@ std::optional<Admission::Shortage> Admission::ShortageOf(NodeId node,
   return shortage;
 }
 
-bool Admission::Fits(NodeId node, const Waiting& waiting, const KeptOn& kept) const {
+bool Admission::Fits(NodeId node, const Waiting& waiting) const {
   if (Planted(Bug::kAdmitBeyondMemory)) return true;
   return std::all_of(waiting.needs.begin(), waiting.needs.end(), [&](const MemoryNeed& need) {
+    ++steps_;
     int64_t free = room(need.device);
-    const auto it = kept.find(need.device);
-    if (it != kept.end() && it->second.node < node)
-      free = std::min(free, free + will_release(need.device) - it->second.bytes);
+    const Kept& kept = Of(need.device).kept;
+    if (kept.node && kept.node < node)
+      free = std::min(free, free + will_release(need.device) - kept.bytes);
     return need.bytes <= free;
   });
 }
 
-bool Admission::Leads(const Island& island, NodeId node, const Waiting& waiting) {
+bool Admission::Leads(const Island& island, NodeId node, const Waiting& waiting) const {
   if (Planted(Bug::kAdmitOutOfOrder)) return true;
   if (island.lines.empty()) return true;
-  return std::all_of(waiting.needs.begin(), waiting.needs.end(), [&](const MemoryNeed& need) {
-    const auto line = island.lines.find({need.device, waiting.session});
+  const std::vector<SetId>& overlaps = sets_[waiting.set].overlaps;
+  return std::all_of(overlaps.begin(), overlaps.end(), [&](SetId set) {
+    ++steps_;
+    const auto line = island.lines.find({set, waiting.session});
     return line == island.lines.end() || *line->second.begin() >= node;
   });
 }
 
+void Admission::SetFirst(Island& island, const Waiting& waiting, NodeId was, NodeId is) {
+  if (was == is) return;
+  if (was) island.firsts.erase({was, waiting.session});
+  if (!is) return;
+  island.firsts.insert({is, waiting.session});
+  island.untold.insert(waiting.session);
+}
+
 void Admission::JoinLines(Island& island, NodeId node, Waiting& waiting) {
   if (std::exchange(waiting.in_lines, true)) return;
-  for (const MemoryNeed& need : waiting.needs)
-    island.lines[{need.device, waiting.session}].insert(node);
-  island.by_session[waiting.session].insert(node);
+  ++steps_;
+  std::set<NodeId>& line = island.lines[{waiting.set, waiting.session}];
+  Set& set = sets_[waiting.set];
+  if (line.empty() || node < *line.begin()) {
+    if (!line.empty()) set.firsts.erase({island.waiting.at(*line.begin()).least, waiting.session});
+    set.firsts.insert({waiting.least, waiting.session});
+  }
+  line.insert(node);
+  std::set<NodeId>& all = island.by_session[waiting.session];
+  const NodeId was = all.empty() ? NodeId() : *all.begin();
+  all.insert(node);
+  SetFirst(island, waiting, was, *all.begin());
 }
 
 void Admission::DropCandidate(Island& island, SessionId session, NodeId node) {
@@ -120,38 +227,130 @@ NodeId Admission::NextCandidate(Island& island) {
   return node;
 }
 
-void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting) {
-  for (const MemoryNeed& need : waiting.needs) {
-    const auto line = island.lines.find({need.device, waiting.session});
-    line->second.erase(node);
-    if (line->second.empty()) {
-      island.lines.erase(line);
-    } else {
-      island.candidates[waiting.session].insert(*line->second.begin());
-    }
-  }
-  const auto all = island.by_session.find(waiting.session);
-  all->second.erase(node);
-  island.held.erase(node);
-  if (const auto told = island.told.find(waiting.session);
-      told != island.told.end() && told->second == node)
-    island.told.erase(told);
-  if (all->second.empty()) island.by_session.erase(all);
+void Admission::NoteShort(Island& island, NodeId node, SessionId session) {
+  const auto all = island.by_session.find(session);
+  if (all == island.by_session.end() || *all->second.begin() != node) return;
+  const auto told = island.told.find(session);
+  if (told == island.told.end() || told->second != node) island.untold.insert(session);
 }
 
-void Admission::Protect(const Island& island, SessionId session, KeptOn& kept) const {
+void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting) {
+  const SessionId session = waiting.session;
+  const auto line = island.lines.find({waiting.set, session});
+  if (*line->second.begin() == node) {
+    Set& set = sets_[waiting.set];
+    set.firsts.erase({waiting.least, session});
+    if (line->second.size() > 1)
+      set.firsts.insert({island.waiting.at(*std::next(line->second.begin())).least, session});
+  }
+  line->second.erase(node);
+  if (line->second.empty()) island.lines.erase(line);
+  for (const SetId set : sets_[waiting.set].overlaps) {
+    ++steps_;
+    const auto other = island.lines.find({set, session});
+    if (other != island.lines.end()) island.candidates[session].insert(*other->second.begin());
+  }
+  const auto all = island.by_session.find(session);
+  const NodeId was = *all->second.begin();
+  all->second.erase(node);
+  SetFirst(island, waiting, was, all->second.empty() ? NodeId() : *all->second.begin());
+  island.held.erase(node);
+  if (const auto told = island.told.find(session);
+      told != island.told.end() && told->second == node)
+    island.told.erase(told);
+  if (!all->second.empty()) return;
+  island.untold.erase(session);
+  island.by_session.erase(all);
+}
+
+void Admission::Protect(Island& island, SessionId session) {
   const auto all = island.by_session.find(session);
   if (all == island.by_session.end()) return;
   const NodeId first = *all->second.begin();
   const Waiting& waiting = island.waiting.at(first);
+  Set& set = sets_[waiting.set];
+  ++steps_;
+  if (set.kept && set.kept <= first) return;
   const bool covered =
       std::all_of(waiting.needs.begin(), waiting.needs.end(), [&](const MemoryNeed& need) {
+        ++steps_;
         return need.bytes <= room(need.device) + will_release(need.device);
       });
   if (!covered) return;
+  steps_ += waiting.needs.size();
   for (const MemoryNeed& need : waiting.needs) {
-    const auto [it, absent] = kept.try_emplace(need.device, Kept{first, need.bytes});
-    if (!absent && first < it->second.node) it->second = {first, need.bytes};
+    Kept& kept = At(need.device).kept;
+    if (!kept.node || first < kept.node) kept = {first, need.bytes};
+  }
+  if (!set.kept) protected_.push_back(waiting.set);
+  set.kept = first;
+}
+
+void Admission::ProtectOldest(Island& island) {
+  int oldest = 0;
+  for (auto it = island.firsts.begin(); it != island.firsts.end() && oldest < kProtected;
+       ++it, ++oldest)
+    Protect(island, it->second);
+}
+
+void Admission::Unprotect(NodeId node, const Waiting& waiting) {
+  steps_ += waiting.needs.size();
+  for (const MemoryNeed& need : waiting.needs) {
+    Kept& kept = At(need.device).kept;
+    if (kept.node == node) kept = {};
+  }
+  if (sets_[waiting.set].kept == node) {
+    sets_[waiting.set].kept = NodeId();
+    std::erase(protected_, waiting.set);
+  }
+}
+
+void Admission::UnprotectAll() {
+  for (const SetId id : std::exchange(protected_, {})) {
+    steps_ += sets_[id].key->first.size();
+    for (const DeviceId device : sets_[id].key->first) At(device).kept = {};
+    sets_[id].kept = NodeId();
+  }
+}
+
+void Admission::TakeTouched(Island& island) {
+  for (const DeviceId id : std::exchange(island.touched, {})) {
+    Device& device = At(id);
+    device.touched = false;
+    steps_ += 1 + device.sets.size();
+    for (const SetId set : device.sets) {
+      if (sets_[set].left == 0 && !sets_[set].firsts.empty()) island.looking.push_back(set);
+      sets_[set].left = sets_[set].firsts.size();
+    }
+  }
+  for (const SetId id : std::exchange(island.looking, {})) {
+    Set& set = sets_[id];
+    if (set.left == 0) continue;
+    // Whoever room is kept for goes first. What all others may take is less.
+    if (set.kept) {
+      const SessionId session = island.waiting.at(set.kept).session;
+      island.candidates[session].insert(set.kept);
+    }
+    int64_t free = INT64_MAX;
+    steps_ += set.key->first.size();
+    for (const DeviceId needed : set.key->first) {
+      const Device& device = At(needed);
+      const int64_t more = device.kept.node ? device.will_release - device.kept.bytes : 0;
+      free = std::min(free, room(needed) + std::min<int64_t>(more, 0));
+    }
+    for (int i = 0; i < kTried && set.left > 0; ++i, --set.left) {
+      ++steps_;
+      auto next = set.firsts.upper_bound(set.served);
+      if (next == set.firsts.end() || next->first > free) next = set.firsts.begin();
+      if (next == set.firsts.end() || next->first > free) {
+        set.left = 0;
+        break;
+      }
+      set.served = *next;
+      const SessionId session = next->second;
+      island.candidates[session].insert(*island.lines.at({id, session}).begin());
+    }
+    if (set.left > 0) island.looking.push_back(id);
   }
 }
 
@@ -160,40 +359,43 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most, May may) {
   const auto found = islands_.find(island);
   if (found == islands_.end()) return admitted;
   Island& at = found->second;
-  for (const DeviceId device : std::exchange(at.touched, {})) {
-    for (auto line = at.lines.lower_bound({device, SessionId()});
-         line != at.lines.end() && line->first.first == device; ++line)
-      at.candidates[line->first.second].insert(*line->second.begin());
-  }
-  if (at.candidates.empty()) return admitted;
-  KeptOn kept;
-  for (const auto& [session, all] : at.by_session) Protect(at, session, kept);
+  if (!HasCandidates(island)) return admitted;
+  ProtectOldest(at);
+  TakeTouched(at);
+  std::vector<SetId> left;
   for (size_t looked = 0; !at.candidates.empty() && looked < most; ++looked) {
     const NodeId node = NextCandidate(at);
     const auto it = at.waiting.find(node);
     Waiting& waiting = it->second;
     at.held.erase(node);
-    if (!Leads(at, node, waiting) || !Fits(node, waiting, kept)) {
-      if (waiting.in_lines) continue;
+    if (!Leads(at, node, waiting) || !Fits(node, waiting)) {
+      if (waiting.in_lines) {
+        NoteShort(at, node, waiting.session);
+        continue;
+      }
       JoinLines(at, node, waiting);
-      Protect(at, waiting.session, kept);
+      Protect(at, waiting.session);
       continue;
     }
     if (!may(node)) {
       JoinLines(at, node, waiting);
-      Protect(at, waiting.session, kept);
+      Protect(at, waiting.session);
       at.held.insert(node);
       continue;
     }
+    steps_ += waiting.needs.size();
     for (const MemoryNeed& need : waiting.needs) At(need.device).used += need.bytes;
     if (waiting.in_lines) {
       LeaveLines(at, node, waiting);
-      std::erase_if(kept, [&](const auto& entry) { return entry.second.node == node; });
-      Protect(at, waiting.session, kept);
+      Unprotect(node, waiting);
+      Protect(at, waiting.session);
     }
     admitted.push_back(node);
+    left.push_back(waiting.set);
     at.waiting.erase(it);
   }
+  UnprotectAll();
+  for (const SetId set : left) EndUse(set);
   std::sort(admitted.begin(), admitted.end());
   return admitted;
 }
@@ -207,12 +409,16 @@ std::vector<NodeId> Admission::TryHeldAgain(IslandId island) {
 }
 
 void Admission::ServeNext(IslandId island, SessionId session) {
-  islands_[island].policy.ServeNext(session);
+  Island& at = islands_[island];
+  at.policy.ServeNext(session);
+  if (const auto all = at.by_session.find(session); all != at.by_session.end())
+    at.candidates[session].insert(*all->second.begin());
 }
 
 bool Admission::HasCandidates(IslandId island) const {
   const auto at = islands_.find(island);
-  return at != islands_.end() && (!at->second.candidates.empty() || !at->second.touched.empty());
+  return at != islands_.end() && (!at->second.candidates.empty() || !at->second.touched.empty() ||
+                                  !at->second.looking.empty());
 }
 
 std::optional<Admission::Shortage> Admission::First(IslandId island, SessionId session) const {
@@ -228,22 +434,35 @@ std::vector<Admission::Shortage> Admission::Firsts(IslandId island) const {
   std::vector<Shortage> firsts;
   const auto found = islands_.find(island);
   if (found == islands_.end()) return firsts;
-  for (const auto& [session, all] : found->second.by_session) {
-    if (auto shortage = First(island, session)) firsts.push_back(*shortage);
+  for (const auto& [node, session] : found->second.firsts) {
+    if (auto shortage = ShortageOf(node, found->second.waiting.at(node)))
+      firsts.push_back(*shortage);
   }
-  std::sort(firsts.begin(), firsts.end(),
-            [](const Shortage& a, const Shortage& b) { return a.node < b.node; });
   return firsts;
+}
+
+std::optional<Admission::Shortage> Admission::Oldest(IslandId island) const {
+  const auto found = islands_.find(island);
+  if (found == islands_.end()) return std::nullopt;
+  for (const auto& [node, session] : found->second.firsts) {
+    if (auto shortage = ShortageOf(node, found->second.waiting.at(node))) return shortage;
+  }
+  return std::nullopt;
 }
 
 std::vector<Admission::Shortage> Admission::NewFirsts(IslandId island) {
   std::vector<Shortage> fresh;
   const auto found = islands_.find(island);
   if (found == islands_.end()) return fresh;
-  for (const Shortage& first : Firsts(island)) {
-    NodeId& told = found->second.told[first.session];
-    if (std::exchange(told, first.node) != first.node) fresh.push_back(first);
+  for (const SessionId session : std::exchange(found->second.untold, {})) {
+    ++steps_;
+    const auto first = First(island, session);
+    if (!first) continue;
+    NodeId& told = found->second.told[session];
+    if (std::exchange(told, first->node) != first->node) fresh.push_back(*first);
   }
+  std::sort(fresh.begin(), fresh.end(),
+            [](const Shortage& a, const Shortage& b) { return a.node < b.node; });
   return fresh;
 }
 
@@ -270,7 +489,7 @@ int64_t Admission::limit(DeviceId device) const { return Of(device).limit; }
 int64_t Admission::will_release(DeviceId device) const { return Of(device).will_release; }
 
 int64_t Admission::room(DeviceId device) const {
-  const Device of = Of(device);
+  const Device& of = Of(device);
   return (of.limit == 0 ? kNoLimit : of.limit) - of.used;
 }
 

@@ -9,6 +9,9 @@
 // one, and a node whose room is held by arrays that clients keep holds up nobody
 // (docs/design/0056).
 //
+// The nodes of a session that need the same devices are one line, so what a node costs does not
+// depend on how many others wait, and only lines whose first node may fit are looked at.
+//
 // The oldest waiting node of a session sees all older ones end: they hold their memory, and depend
 // only on nodes before them.
 #ifndef FAIRWAY_SCHEDULER_ADMISSION_H_
@@ -24,6 +27,7 @@
 #include <absl/functional/function_ref.h>
 
 #include "base/ids.h"
+#include "base/shared_vector.h"
 #include "scheduler/session_policy.h"
 
 namespace fairway {
@@ -42,7 +46,10 @@ class Admission {
 
   // Puts `node` into its lines, at its place in the submission order of its session. At most one
   // need per device.
-  void Enqueue(NodeId node, SessionId session, IslandId island, std::vector<MemoryNeed> needs);
+  void Enqueue(NodeId node, SessionId session, IslandId island, SharedVector<MemoryNeed> needs);
+  void Enqueue(NodeId node, SessionId session, IslandId island, std::vector<MemoryNeed> needs) {
+    Enqueue(node, session, island, SharedVector<MemoryNeed>(std::move(needs)));
+  }
   // Takes the node out of its lines. Returns whether it was waiting.
   bool Remove(NodeId node, IslandId island);
 
@@ -56,6 +63,9 @@ class Admission {
   // Adds to (or takes from) the bytes in use that will be given back when the work that has them
   // ends, whatever clients do.
   void WillRelease(DeviceId device, int64_t bytes);
+
+  // Devices, sessions and lines that it has looked at since the last call.
+  size_t TakeSteps() { return std::exchange(steps_, 0); }
 
   static constexpr int64_t kNoLimit = int64_t{1} << 60;
 
@@ -88,6 +98,8 @@ class Admission {
   std::optional<Shortage> First(IslandId island, SessionId session) const;
   // Returns those of all sessions, in order of age.
   std::vector<Shortage> Firsts(IslandId island) const;
+  // Returns the oldest of these.
+  std::optional<Shortage> Oldest(IslandId island) const;
   // Returns those that became first since the last call.
   std::vector<Shortage> NewFirsts(IslandId island);
 
@@ -101,15 +113,39 @@ class Admission {
   int64_t will_release(DeviceId device) const;
 
  private:
+  // The devices of nodes, in their order.
+  using SetId = uint32_t;
+  // The room that others must leave on a device for an older node.
+  struct Kept {
+    NodeId node;
+    int64_t bytes = 0;
+  };
   struct Device {
     int64_t used = 0;
     int64_t limit = 0;
     int64_t will_release = 0;
-    IslandId island;  // the island of the nodes that wait for it
+    IslandId island;          // the island of the nodes that wait for it
+    bool touched = false;     // Island::touched has it
+    std::vector<SetId> sets;  // those with this device
+    Kept kept;                // while Admit runs
+  };
+  struct Set {
+    std::map<std::vector<DeviceId>, SetId>::iterator key;
+    std::vector<SetId> overlaps;  // those with a common device, this one as well
+    size_t users = 0;             // nodes that wait
+    // The first nodes of its lines, by the least that the node needs on each of its devices.
+    std::set<std::pair<int64_t, SessionId>> firsts;
+    std::pair<int64_t, SessionId> served;  // of `firsts`: those behind it are looked at next
+    size_t left = 0;                       // so many are to be looked at; 0: none may fit
+    NodeId kept;          // while Admit runs: on all its devices room is kept for this
+                          // node, or an older one
+    bool marked = false;  // within a function
   };
   struct Waiting {
     SessionId session;
-    std::vector<MemoryNeed> needs;
+    SharedVector<MemoryNeed> needs;
+    SetId set = 0;
+    int64_t least = 0;      // of its needs
     bool in_lines = false;  // else it is a candidate
   };
   struct Island {
@@ -119,43 +155,66 @@ class Admission {
     std::map<SessionId, std::set<NodeId>> candidates;
     RoundRobin policy;  // which of `candidates` Admit looks at next
     // No line is empty. The first node of a session is first in all its lines.
-    std::map<std::pair<DeviceId, SessionId>, std::set<NodeId>> lines;
+    std::map<std::pair<SetId, SessionId>, std::set<NodeId>> lines;
     std::map<SessionId, std::set<NodeId>> by_session;  // the nodes in lines
-    std::set<DeviceId> touched;                        // devices on which memory was given back
+    std::set<std::pair<NodeId, SessionId>> firsts;     // the first of each in by_session
+    std::vector<DeviceId> touched;                     // devices on which memory was given back
+    std::vector<SetId> looking;                        // sets with Set::left > 0
     std::set<NodeId> held;                             // of those in lines
-    // the first nodes that NewFirsts has returned
+    // The first nodes that NewFirsts has returned, and the sessions whose first may be new.
     std::map<SessionId, NodeId> told;
+    std::set<SessionId> untold;
   };
-  // The room that others must leave on a device for an older node.
-  struct Kept {
-    NodeId node;
-    int64_t bytes = 0;
-  };
-  using KeptOn = std::map<DeviceId, Kept>;
 
   std::optional<Shortage> ShortageOf(NodeId node, const Waiting& waiting) const;
-  bool Fits(NodeId node, const Waiting& waiting, const KeptOn& kept) const;
+  bool Fits(NodeId node, const Waiting& waiting) const;
   // Returns whether no node of its own session is before it in any of its lines.
-  static bool Leads(const Island& island, NodeId node, const Waiting& waiting);
-  static void JoinLines(Island& island, NodeId node, Waiting& waiting);
+  bool Leads(const Island& island, NodeId node, const Waiting& waiting) const;
+  void JoinLines(Island& island, NodeId node, Waiting& waiting);
   // Makes the nodes that now lead its former lines candidates.
-  static void LeaveLines(Island& island, NodeId node, const Waiting& waiting);
+  void LeaveLines(Island& island, NodeId node, const Waiting& waiting);
   static void DropCandidate(Island& island, SessionId session, NodeId node);
   // Takes the next candidate out: the oldest of the session that the policy picks.
   static NodeId NextCandidate(Island& island);
+  // The node does not fit: if it is the first of its session, NewFirsts is to say so.
+  static void NoteShort(Island& island, NodeId node, SessionId session);
+  // Puts the first nodes of the line and of the session in their order.
+  void SetFirst(Island& island, const Waiting& waiting, NodeId was, NodeId is);
+  // Makes the first nodes of lines candidates that memory was given back for, and that may fit: a
+  // few of each set at a time, because they may take the room of all others.
+  static constexpr int kTried = 8;
+  void TakeTouched(Island& island);
   // Keeps room for the session's first node if work under way will make room for it.
-  void Protect(const Island& island, SessionId session, KeptOn& kept) const;
+  void Protect(Island& island, SessionId session);
+  // The same for the first nodes of the sessions that have waited longest: so many are protected.
+  static constexpr int kProtected = 64;
+  void ProtectOldest(Island& island);
+  // Ends what Protect did for the node.
+  void Unprotect(NodeId node, const Waiting& waiting);
+  void UnprotectAll();
+
+  SetId Use(const SharedVector<MemoryNeed>& needs);
+  void EndUse(SetId set);
+  void ForgetSets();
 
   // By number; numbers are dense. A device that SetDevice has not set has no limit.
   Device& At(DeviceId device) {
     if (device.value >= devices_.size()) devices_.resize(device.value + 1);
     return devices_[device.value];
   }
-  Device Of(DeviceId device) const;
-  // The room on the device has changed.
-  void Touch(DeviceId device, IslandId waiting);
+  const Device& Of(DeviceId device) const;
+  void Touch(DeviceId device);
   std::vector<Device> devices_;
   std::map<IslandId, Island> islands_;
+  std::map<std::vector<DeviceId>, SetId> numbers_of_;
+  std::vector<Set> sets_;
+  std::vector<SetId> free_sets_;
+  size_t unused_ = 0;  // sets without users; at most kKept
+  static constexpr size_t kKept = 64;
+  SharedVector<MemoryNeed> last_needs_;  // of the node that came last, and their set
+  SetId last_set_ = 0;
+  std::vector<SetId> protected_;  // with Set::kept
+  mutable size_t steps_ = 0;
 };
 
 }  // namespace fairway

@@ -100,7 +100,7 @@ void GangTurns::Remove(NodeId node, SessionId session, SetId set) {
 }
 
 void GangTurns::EndTicket(const Line& line, Waiting& waiting) {
-  tickets_.erase(waiting.ticket);
+  RemoveTicket(waiting.ticket, line.set);
   Session& session = sessions_.at(line.session);
   session.tickets.erase(waiting.ticket);
   waiting.ticket = 0;
@@ -112,7 +112,9 @@ void GangTurns::EndTicket(const Line& line, Waiting& waiting) {
 void GangTurns::GiveTickets(Session& session) {
   std::vector<char>& taken = marked_;  // devices of lines with tickets
   taken.assign(in_flight_.size(), 0);
+  steps_ += in_flight_.size();
   const auto take = [&](const Line& line) {
+    steps_ += sets_[line.set].devices.size();
     for (const uint32_t device : sets_[line.set].devices) taken[device] = 1;
   };
   for (const uint64_t ticket : session.tickets) take(tickets_.at(ticket));
@@ -120,6 +122,7 @@ void GangTurns::GiveTickets(Session& session) {
   for (auto it = session.others.begin(); it != session.others.end() && looked < kLooked; ++looked) {
     const Line line = it->second;
     const std::vector<uint32_t>& devices = sets_[line.set].devices;
+    ++steps_;
     if (std::any_of(devices.begin(), devices.end(), [&](uint32_t d) { return taken[d] != 0; })) {
       ++it;
       continue;
@@ -128,8 +131,22 @@ void GangTurns::GiveTickets(Session& session) {
     it = session.others.erase(it);
     waiting_.at(line).ticket = ++last_ticket_;
     session.tickets.insert(last_ticket_);
-    tickets_.emplace(last_ticket_, line);
+    AddTicket(last_ticket_, line);
   }
+}
+
+void GangTurns::AddTicket(uint64_t ticket, const Line& line) {
+  tickets_.emplace(ticket, line);
+  std::set<uint64_t>& all = sets_[line.set].tickets;
+  all.insert(ticket);
+  if (all.size() == 1) heads_.emplace(ticket, line.set);  // it is the highest that was given
+}
+
+void GangTurns::RemoveTicket(uint64_t ticket, SetId set) {
+  tickets_.erase(ticket);
+  std::set<uint64_t>& all = sets_[set].tickets;
+  all.erase(ticket);
+  if (heads_.erase(ticket) > 0 && !all.empty()) heads_.emplace(*all.begin(), set);
 }
 
 bool GangTurns::Full(uint32_t device) const {
@@ -155,15 +172,17 @@ std::optional<NodeId> GangTurns::Next() {
   }
   std::vector<char>& wanted = marked_;  // devices that a lower ticket waits for
   wanted.assign(in_flight_.size(), 0);
-  for (const auto& [ticket, line] : tickets_) {
-    const std::vector<uint32_t>& devices = sets_[line.set].devices;
+  steps_ += in_flight_.size();
+  for (const auto& [ticket, set] : heads_) {
+    const std::vector<uint32_t>& devices = sets_[set].devices;
+    steps_ += devices.size();
     if (std::any_of(devices.begin(), devices.end(),
                     [&](uint32_t d) { return wanted[d] != 0 || Full(d); })) {
       for (const uint32_t device : devices) wanted[device] = 1;
       continue;
     }
     for (const uint32_t device : devices) ++in_flight_[device];
-    const Line granted = line;
+    const Line granted = tickets_.at(ticket);
     const auto it = waiting_.find(granted);
     const NodeId node = *it->second.nodes.begin();
     it->second.nodes.erase(it->second.nodes.begin());

@@ -44,6 +44,9 @@ class GangTurns {
   // A gang that Next returned is not in flight any more. The set is still in use.
   void Ended(SetId set);
 
+  // Devices and lines that it has looked at since the last call.
+  size_t TakeSteps() { return std::exchange(steps_, 0); }
+
   size_t used_sets() const { return numbers_of_.size() - unused_; }
 
   // Unused sets that are kept.
@@ -57,6 +60,7 @@ class GangTurns {
   struct Set {
     std::map<std::vector<DeviceId>, SetId>::iterator key;
     std::vector<uint32_t> devices;  // places in in_flight_
+    std::set<uint64_t> tickets;     // invariant: of lines with this set
     size_t users = 0;               // 0: the set is unused, or its number free
   };
   struct Line {
@@ -77,6 +81,8 @@ class GangTurns {
   // Gives tickets to lines of the session that may have them.
   void GiveTickets(Session& session);
   void EndTicket(const Line& line, Waiting& waiting);
+  void AddTicket(uint64_t ticket, const Line& line);
+  void RemoveTicket(uint64_t ticket, SetId set);
 
   int most_;  // per device
   std::map<DeviceId, uint32_t> places_;
@@ -100,10 +106,13 @@ class GangTurns {
   std::map<Line, Waiting> waiting_;
   std::map<SessionId, Session> sessions_;  // those that have a line
   std::map<uint64_t, Line> tickets_;       // in the order in which they were given
+  // Of `tickets_`, the lowest of each set: those behind it wait for the same devices.
+  std::map<uint64_t, SetId> heads_;
   uint64_t last_ticket_ = 0;
   std::set<SessionId> changed_;  // sessions whose lines may now get tickets
   bool stuck_ = false;           // no ticket finds room until something changes
   std::vector<char> marked_;     // of devices, within a function
+  size_t steps_ = 0;
 };
 
 }  // namespace fairway

@@ -73,6 +73,9 @@ class Sequencer {
   // The nodes that are granted and not finished.
   std::vector<NodeId> Running() const;
 
+  // Devices and lines that it has looked at since the last call.
+  size_t TakeSteps() { return gang_turns_.TakeSteps(); }
+
   size_t prepared() const { return waiting_.size(); }
   size_t in_flight() const { return running_.size(); }
   uint64_t gangs_granted() const { return gangs_granted_; }

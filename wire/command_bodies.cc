@@ -39,34 +39,69 @@ absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most) {
   return out;
 }
 
-absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most) {
-  using google::protobuf::io::CodedOutputStream;
-  const auto* const install = std::get_if<InstallExecutable>(&command);
-  if (install == nullptr || install->code == nullptr || install->code->size() < kSharedCodeBytes) {
-    FAIRWAY_ASSIGN_OR_RETURN(std::string body, EncodeCommand(command, most));
-    return EncodedCommand{std::move(body)};
+namespace {
+
+uint32_t BytesTag(int field) { return static_cast<uint32_t>(field) << 3 | 2; }
+
+// The members as fields of a v1.InstallExecutable.
+std::shared_ptr<const std::string> Encode(const SharedVector<InstallExecutable::Member>& members) {
+  v1::InstallExecutable message;
+  for (const InstallExecutable::Member& member : members) {
+    v1::InstallExecutable::Member* at = message.add_members();
+    at->set_endpoint(member.endpoint);
+    at->set_incarnation(member.incarnation.value);
   }
-  InstallExecutable without = *install;
-  without.code = nullptr;
-  v1::Command message;
-  ToProto(without, &message);
-  const v1::InstallExecutable& rest = message.install();
-  const auto tag = [](int field) { return static_cast<uint32_t>(field) << 3 | 2; };  // of bytes
-  const uint32_t code_tag = tag(v1::InstallExecutable::kCodeFieldNumber);
-  const size_t code = install->code->size();
-  const size_t size = rest.ByteSizeLong() + CodedOutputStream::VarintSize32(code_tag) +
-                      CodedOutputStream::VarintSize64(code) + code;
+  return std::make_shared<const std::string>(message.SerializeAsString());
+}
+
+// A command to install `rest`, of which the fields in `tail` follow, after `head`.
+EncodedCommand Install(const v1::InstallExecutable& rest, std::string head, SharedTail tail) {
+  using google::protobuf::io::CodedOutputStream;
   EncodedCommand out;
   {
     google::protobuf::io::StringOutputStream stream(&out.body);
     CodedOutputStream coded(&stream);
-    coded.WriteVarint32(tag(v1::Command::kInstallFieldNumber));
-    coded.WriteVarint64(size);
+    coded.WriteVarint32(BytesTag(v1::Command::kInstallFieldNumber));
+    coded.WriteVarint64(rest.ByteSizeLong() + head.size() + tail.size());
     rest.SerializeToCodedStream(&coded);
-    coded.WriteVarint32(code_tag);
-    coded.WriteVarint64(code);
+    coded.WriteString(head);
   }
-  out.tail = {install->code, install->code_crc};
+  out.tail = std::move(tail);
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most,
+                                            EncodedMembers* last) {
+  const auto* const install = std::get_if<InstallExecutable>(&command);
+  const bool code =
+      install != nullptr && install->code != nullptr && install->code->size() >= kSharedCodeBytes;
+  const bool members =
+      install != nullptr && !code && last != nullptr && install->members.size() >= kSharedMembers;
+  if (!code && !members) {
+    FAIRWAY_ASSIGN_OR_RETURN(std::string body, EncodeCommand(command, most));
+    return EncodedCommand{std::move(body)};
+  }
+  InstallExecutable without = *install;
+  if (code) without.code = nullptr;
+  if (members) {
+    if (last->bytes == nullptr || last->of != install->members)
+      *last = {install->members, Encode(install->members)};
+    without.members = {};
+  }
+  v1::Command message;
+  ToProto(without, &message);
+  std::string head;
+  if (code) {
+    google::protobuf::io::StringOutputStream stream(&head);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.WriteVarint32(BytesTag(v1::InstallExecutable::kCodeFieldNumber));
+    coded.WriteVarint64(install->code->size());
+  }
+  EncodedCommand out =
+      Install(message.install(), std::move(head),
+              code ? SharedTail{install->code, install->code_crc} : SharedTail{last->bytes});
   if (out.bytes() > most)
     return Error(absl::StatusCode::kResourceExhausted,
                  "a command of {} bytes, a message has room for {}", out.bytes(), most);

@@ -2,4 +2,4 @@
 fairway_library(fairway_wire_link LAYER 4
   SRCS command_bodies.cc link_callbacks.cc link_codec.cc link_commands.cc
   DEPS fairway_graph fairway_transport fairway_link_proto)
-fairway_test(wire_link_test SRCS link_codec_test.cc DEPS fairway_wire_link)
+fairway_test(wire_link_test SRCS command_bodies_test.cc link_codec_test.cc DEPS fairway_wire_link)

@@ -31,7 +31,7 @@ inline constexpr uint8_t kLogFrame = 2;        // a log frame, to an executor (l
 inline constexpr uint8_t kLogReportFrame = 3;  // a log report, from an executor (log/codec.h)
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
-inline constexpr int kMaxIslandWorkers = 1024;
+inline constexpr int kMaxIslandWorkers = 65536;
 
 v1::Status ToProto(const absl::Status& status);
 // OK stays OK; unknown codes become INTERNAL.
@@ -46,15 +46,22 @@ absl::StatusOr<Command> CommandFromProto(v1::Command& in);
 // The body of a COMMAND of the log, which is an encoded v1.Command. RESOURCE_EXHAUSTED: the body
 // would have more than `most` bytes.
 absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most = kMaxCommandBytes);
+// The encoding of the list of members that was sent last: all executors of it are sent the same.
+struct EncodedMembers {
+  SharedVector<InstallExecutable::Member> of;
+  std::shared_ptr<const std::string> bytes;
+};
 // The same as what is sent: the code of an InstallExecutable of kSharedCodeBytes and more follows
-// the rest, and is not copied.
+// the rest, and is not copied. Of one with less code, kSharedMembers and more do.
 struct EncodedCommand {
   std::string body;
   SharedTail tail = {};
   size_t bytes() const { return body.size() + tail.size(); }
 };
 inline constexpr size_t kSharedCodeBytes = size_t{64} << 10;
-absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most = kMaxCommandBytes);
+inline constexpr size_t kSharedMembers = 32;
+absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most = kMaxCommandBytes,
+                                            EncodedMembers* last = nullptr);
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes);
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out);

@@ -87,12 +87,13 @@ void ExpectSame(const GroupPart& a, const GroupPart& b) {
 
 TEST(Commands, InstallAndDrop) {
   std::string code("\0\1\2native", 9);
-  const auto back = RoundTrip(InstallExecutable{ExecutableId(3),
-                                                std::make_shared<std::string>(code),
-                                                "abc",
-                                                {1, 2},
-                                                {{"h:1", Incarnation(7)}, {"h:2", Incarnation(8)}},
-                                                1});
+  const auto back = RoundTrip(InstallExecutable{
+      ExecutableId(3),
+      std::make_shared<std::string>(code),
+      "abc",
+      {1, 2},
+      std::vector<InstallExecutable::Member>{{"h:1", Incarnation(7)}, {"h:2", Incarnation(8)}},
+      1});
   EXPECT_EQ(back.members[1], (InstallExecutable::Member{"h:2", Incarnation(8)}));
   EXPECT_EQ(back.member, 1);
   const auto abandon =
@@ -506,29 +507,6 @@ TEST(Commands, AreTheBodiesOfEntries) {
   const auto installed = DecodeCommand(EncodeCommand(install).value());
   ASSERT_TRUE(installed.ok()) << installed.status();
   EXPECT_EQ(*std::get<InstallExecutable>(*installed).code, *install.code);
-}
-
-TEST(Commands, ShareTheirCode) {
-  InstallExecutable install;
-  install.executable = ExecutableId(1);
-  install.code = std::make_shared<const std::string>(kSharedCodeBytes, 'x');
-  install.code_crc = 7;
-  install.checksum = "sum";
-  install.devices = {0, 1};
-  const auto sent = EncodeToSend(install);
-  ASSERT_TRUE(sent.ok()) << sent.status();
-  EXPECT_EQ(sent->tail.bytes, install.code);  // the same bytes
-  EXPECT_EQ(sent->tail.crc, 7);
-  EXPECT_LT(sent->body.size(), 100u);
-  const auto got = DecodeCommand(sent->body + *sent->tail.bytes);
-  ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(EncodeCommand(*got).value(), EncodeCommand(install).value());
-  EXPECT_EQ(EncodeToSend(install, sent->bytes() - 1).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  // Little code is not worth it.
-  install.code = std::make_shared<const std::string>("x");
-  EXPECT_EQ(EncodeToSend(install)->body, EncodeCommand(install).value());
-  EXPECT_EQ(EncodeToSend(install)->tail.size(), 0u);
 }
 
 // Damaged messages end in a status, whatever their bytes.

@@ -54,6 +54,7 @@ Controller::Controller(int hosts)
       hub_(loop_,
            {.controller = Incarnation(1),
             .data_endpoint = ":1",
+            .unregistered_links = static_cast<size_t>(hosts),
             .links = {.version_pause = std::chrono::milliseconds(0)}},
            this, [] { return WorkerHub::Clock::time_point(); }),
       compile_service_(&cluster_, this),

@@ -17,6 +17,8 @@ using nlohmann::json;
 
 constexpr int kExitFailed = 1;
 
+constexpr int kMostHosts = 16384;
+
 double Us(Nanos time) { return static_cast<double>(time) / 1000; }
 
 json PointJson(const Parity::Point& point) {
@@ -130,13 +132,14 @@ int Main(int argc, const char* const* argv) {
   config.Flag("details", &details, "Memory and the sizes of programs too");
   config.Flag("json", &as_json, "One JSON object instead of a table");
   if (const auto code = config.Parse(argc, argv)) return *code;
-  const bool sizes = options.hosts >= 1 && options.hosts <= 1024 && options.devices_per_host >= 1 &&
-                     options.devices_per_host <= 64;
+  const bool sizes = options.hosts >= 1 && options.hosts <= kMostHosts &&
+                     options.devices_per_host >= 1 && options.devices_per_host <= 64;
   if (!sizes || options.gangs < 1 || options.ahead < 1 || options.chain < 1 || network_us < 0 ||
       options.gigabits <= 0) {
     fmt::print(stderr,
-               "fairway bench scale: --hosts is 1 to 1024, --devices-per-host 1 to 64, --gangs, "
-               "--ahead and --chain at least 1, --gigabits above 0\n");
+               "fairway bench scale: --hosts is 1 to {}, --devices-per-host 1 to 64, --gangs, "
+               "--ahead and --chain at least 1, --gigabits above 0\n",
+               kMostHosts);
     return kExitUsage;
   }
   options.network = network_us * 1000;

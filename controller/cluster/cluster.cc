@@ -95,6 +95,7 @@ absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
       }
     }
   }
+  s.ChargeNamed(devices.size());
   // Sessions with the same devices share one list, so their number costs no lists.
   if (s.latest_devices.get() != devices) s.latest_devices = std::move(devices);
   session.devices = s.latest_devices;

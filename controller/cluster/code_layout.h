@@ -5,11 +5,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/shared_vector.h"
 #include "controller/cluster/executable_spec.h"
+#include "graph/plan.h"
+#include "scheduler/admission.h"
 
 namespace fairway {
 
@@ -35,6 +39,26 @@ struct Reservation {
   int64_t total() const { return output + temp - credit; }
 };
 
+// What a node reserves. Launches of one executable share the list until one changes its own.
+class Reservations {
+ public:
+  size_t size() const { return list_ == nullptr ? 0 : list_->size(); }
+  const Reservation& operator[](size_t i) const { return (*list_)[i]; }
+  const Reservation* begin() const { return list_ == nullptr ? nullptr : list_->data(); }
+  const Reservation* end() const { return begin() + size(); }
+  void clear() { list_ = nullptr; }
+  bool Shares(const Reservations& with) const { return list_ == with.list_; }
+  // This list alone, to be changed.
+  std::vector<Reservation>& Own() {
+    if (list_ == nullptr) list_ = std::make_shared<std::vector<Reservation>>();
+    if (list_.use_count() > 1) list_ = std::make_shared<std::vector<Reservation>>(*list_);
+    return *list_;
+  }
+
+ private:
+  std::shared_ptr<std::vector<Reservation>> list_;  // nullptr: empty
+};
+
 // The facts about an executable's devices that launches need. They are worked out once, because
 // launches are many, and each may have many devices.
 struct CodeLayout {
@@ -48,13 +72,19 @@ struct CodeLayout {
     SharedVector<Place> places;        // by position
     SharedVector<int32_t> replica_of;  // as in Group
   };
-  std::vector<Part> parts;                // in the order of the executors' first devices
-  std::vector<int32_t> part_of;           // by position
-  std::vector<Output> outputs;            // by result
-  std::vector<Reservation> reservations;  // for a launch
-  size_t command_bytes = 0;               // the size of its largest command (command_bytes.h)
-  size_t install_bytes = 0;               // about that of the command that installs it
-  size_t runs = 0;                        // nodes that run it and have not ended
+  std::vector<Part> parts;  // in the order of the executors' first devices
+  // The number of each executor's part, in the order of the executors.
+  std::vector<std::pair<ExecutorId, int32_t>> part_on;
+  // Who runs the code together, by part; of one part: nobody. As of Registry::arrivals.
+  SharedVector<InstallExecutable::Member> members;
+  uint64_t members_as_of = 0;
+  std::vector<int32_t> part_of;    // by position
+  std::vector<Output> outputs;     // by result
+  Reservations reservations;       // for a launch
+  SharedVector<MemoryNeed> needs;  // the same, as long as nothing is donated
+  size_t command_bytes = 0;        // the size of its largest command (command_bytes.h)
+  size_t install_bytes = 0;        // about that of the command that installs it
+  size_t runs = 0;                 // nodes that run it and have not ended
   // Of a program's sequence: its session, and the bytes counted there until it is forgotten.
   SessionId session;
   size_t record_bytes = 0;
@@ -67,10 +97,11 @@ struct DeviceSeat {
 };
 // `seats` are those of the executable's devices.
 CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats);
+SharedVector<MemoryNeed> NeedsOf(const Reservations& reservations);
 // Adds to the reservation at `position`, which is that of `device`. At the end of `reservations` it
 // makes a new one; the caller knows that the device has none yet.
-void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
-                    int64_t temp, size_t position);
+void AddReservation(Reservations& reservations, DeviceId device, int64_t output, int64_t temp,
+                    size_t position);
 
 }  // namespace fairway
 

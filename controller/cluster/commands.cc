@@ -115,6 +115,19 @@ void Cluster::Commands::Send(Executor& executor, Command&& command, SessionId pa
                   has == s.holdings.end() ? nullptr : has->second.commands);
 }
 
+const SharedVector<InstallExecutable::Member>& Cluster::Commands::MembersOf(CodeLayout& layout) {
+  if (std::exchange(layout.members_as_of, s.arrivals) == s.arrivals) return layout.members;
+  std::vector<InstallExecutable::Member> members;
+  members.reserve(layout.parts.size());
+  for (const CodeLayout::Part& part : layout.parts) {
+    const ExecutorSpec& member = s.executors.at(part.executor).spec;
+    members.push_back({member.data_endpoint, member.incarnation});
+  }
+  s.ChargeNamed(members.size());
+  layout.members = std::move(members);
+  return layout.members;
+}
+
 void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
                                 const std::vector<int32_t>& devices, Node& node) {
   auto [install, absent] = executor.installs.try_emplace(spec.id);
@@ -122,11 +135,12 @@ void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
     Send(executor, InstallSequence{spec.id, spec.sequence}, node.session);
   } else if (absent) {
     InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0, spec.code_crc};
-    const std::vector<CodeLayout::Part>& parts = s.layouts.at(spec.id).parts;
-    for (size_t p = 0; p < parts.size() && parts.size() > 1; ++p) {
-      if (parts[p].executor == executor.id) command.member = static_cast<int32_t>(p);
-      const ExecutorSpec& member = s.executors.at(parts[p].executor).spec;
-      command.members.push_back({member.data_endpoint, member.incarnation});
+    CodeLayout& layout = s.layouts.at(spec.id);
+    if (layout.parts.size() > 1) {
+      command.members = MembersOf(layout);
+      command.member = std::ranges::lower_bound(layout.part_on, executor.id, {},
+                                                &std::pair<ExecutorId, int32_t>::first)
+                           ->second;
     }
     Send(executor, std::move(command), node.session);
   }

@@ -65,6 +65,8 @@ class Cluster::Commands {
 
  private:
   void Flush(Executor& executor);
+  // Those that run the code of several executors together, as they are now: one list for all.
+  const SharedVector<InstallExecutable::Member>& MembersOf(CodeLayout& layout);
   absl::Status TooMuch(const Node& node) const;
 
   const std::shared_ptr<MemoryBudget> memory_;

@@ -41,9 +41,9 @@ void Cluster::Launches::TakeOver(Node& node, Group& input) {
   for (size_t i = 0; i < input.places.size(); ++i) {
     const Place& place = input.places[i];
     int64_t credit = 0;
-    if (Reservation* r = ReservationOn(node, place.device, i); r != nullptr) {
+    if (const Reservation* r = ReservationOn(node, place.device, i); r != nullptr) {
       credit = std::min(r->credit, Rounded(place.bytes));
-      r->credit -= credit;
+      AddCredit(node, *r, -credit);
     }
     s.memory.Release(s.islands.at(input.island), place.device, Rounded(place.bytes) - credit);
   }

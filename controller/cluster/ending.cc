@@ -26,9 +26,10 @@ void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status sta
   const absl::Status failed = status;
   const bool had_ended = std::exchange(participant.done, true);
   if (!had_ended) participant.status = std::move(status);
-  if (!failed.ok() && node.kind == NodeKind::kLaunch) {
-    // The other participants may wait for it. Of a sequence, this means that it failed as a whole
-    // or was lost there: if only a step of it fails, its executor answers the others itself.
+  if (!failed.ok() && node.kind == NodeKind::kLaunch && !std::exchange(node.abandoned, true)) {
+    // The other participants may wait for it. They need to hear of one failure only. Of a sequence,
+    // this means that it failed as a whole or was lost there: if only a step of it fails, its
+    // executor answers the others itself.
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
                         1);
     for (const Participant& other : node.participants) {

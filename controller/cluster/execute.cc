@@ -68,6 +68,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     places.push_back({seat.executor, seat.ordinal, spec.devices[i], 0});
     AddReservation(layout.reservations, spec.devices[i], 0, spec.temp_bytes, i);
   }
+  layout.part_on.assign(part_of.begin(), part_of.end());
   layout.install_bytes = InstallBytes(spec);
   for (const CodeLayout::Part& part : layout.parts)
     layout.command_bytes = std::max(layout.command_bytes, CommandBytes(spec, part.ordinals.size()));
@@ -86,6 +87,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     for (size_t i = 0; i < places.size(); ++i)
       AddReservation(layout.reservations, places[i].device, bytes, 0, i);
   }
+  layout.needs = NeedsOf(layout.reservations);
   return layout;
 }
 

@@ -16,20 +16,16 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
     return InvalidArgument(
         "a worker needs a name, an island and at least one device; got \"{}\", \"{}\", {}",
         spec.worker, spec.island, spec.num_devices);
-  Executor* known = nullptr;
-  for (auto& [id, executor] : s.executors) {
-    if (executor.spec.worker == spec.worker && !s.islands.at(executor.island).forgotten)
-      known = &executor;
-  }
+  const auto worker = s.executor_of_worker.find(spec.worker);
+  Executor* known =
+      worker == s.executor_of_worker.end() ? nullptr : &s.executors.at(worker->second);
   if (known != nullptr && known->up)
     return Error(absl::StatusCode::kAlreadyExists,
                  "a worker named \"{}\" is connected already (island {}); give each worker a "
                  "--name of its own",
                  spec.worker, known->spec.island);
-  Island* island = nullptr;
-  for (auto& [id, i] : s.islands) {
-    if (i.name == spec.island && !i.forgotten) island = &i;
-  }
+  const auto named = s.island_by_name.find(spec.island);
+  Island* island = named == s.island_by_name.end() ? nullptr : &s.islands.at(named->second);
   if (known != nullptr &&
       (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island ||
        known->spec.island_workers != spec.island_workers))
@@ -60,6 +56,7 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
     s.most_islands = std::max(s.most_islands, s.islands.size());
     island->id = id;
     island->name = spec.island;
+    s.island_by_name.emplace(spec.island, id);
     island->sequencer =
         Sequencer({s.options.max_gangs_per_device, s.options.max_singles_per_device, 1});
   }
@@ -73,9 +70,12 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
     if (island->executors.empty() || known->first_device < island->first_device)
       island->first_device = known->first_device;
     island->executors.push_back(id);
+    s.executor_of_worker.emplace(spec.worker, id);
   }
   known->spec = spec;
+  ++s.arrivals;
   known->up = true;
+  ++island->up;
   if (s.IslandUp(*island)) island->gone = absl::OkStatus();
   known->next_seq = 1;
   for (int i = 0; i < spec.num_devices; ++i)

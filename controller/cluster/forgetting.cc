@@ -14,11 +14,12 @@ bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
   const auto it = s.islands.find(id);
   if (it == s.islands.end()) return true;
   Island& island = it->second;
-  if (std::ranges::any_of(island.executors,
-                          [&](ExecutorId executor) { return s.executors.at(executor).up; }))
-    return false;
+  if (island.up > 0) return false;
   if (!island.forgotten) {
     island.forgotten = true;
+    s.island_by_name.erase(island.name);
+    for (const ExecutorId executor : island.executors)
+      s.executor_of_worker.erase(s.executors.at(executor).spec.worker);
     island.gone = Error(absl::StatusCode::kUnavailable, "island {}: {}", island.name, Text(cause));
     s.losses.BeginLoss(island, nullptr, island.gone);
     s.work.GoOn();

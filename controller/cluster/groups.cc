@@ -128,6 +128,7 @@ void Cluster::Groups::SetFailed(Group& group, const absl::Status& error, NodeId 
 }
 
 void Cluster::Groups::ReleaseBytes(Group& group) {
+  s.ChargeShards(group.places.size());
   if (group.charged) {
     Island& island = s.islands.at(group.island);
     for (const Place& place : group.places)

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <numeric>
+#include <vector>
+
+#include <malloc.h>
 
 #include "base/sanitized_for_test.h"
 #include "controller/cluster/array_table.h"
@@ -15,15 +19,21 @@
 
 namespace {
 size_t largest = 0;  // block that was allocated
-}
+int64_t held = 0;    // bytes that were allocated and not freed
+}  // namespace
 
 void* operator new(size_t bytes) {
   largest = std::max(largest, bytes);
-  if (void* block = std::malloc(bytes)) return block;
-  throw std::bad_alloc();
+  void* const block = std::malloc(bytes);
+  if (block == nullptr) throw std::bad_alloc();
+  held += static_cast<int64_t>(malloc_usable_size(block));
+  return block;
 }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, size_t) noexcept { std::free(block); }
+void operator delete(void* block) noexcept {
+  if (block != nullptr) held -= static_cast<int64_t>(malloc_usable_size(block));
+  std::free(block);
+}
+void operator delete(void* block, size_t) noexcept { operator delete(block); }
 
 namespace fairway {
 namespace {
@@ -65,6 +75,48 @@ TEST(GrowthTest, TheCoresTablesGrowAFewEntriesAtATime) {
   for (uint64_t token = 1; token <= 5000; ++token)
     cluster.arrays().Watch(session, token, {kNeverThere});
   EXPECT_LT(largest, kMuch);
+}
+
+// What all shards have in common is there once: the bytes that a device adds.
+TEST(GrowthTest, AWaitingGangHoldsFewBytesOfEachDevice) {
+  constexpr int kHosts = 512, kOfAHost = 4, kDevices = kHosts * kOfAHost, kGangs = 20;
+  constexpr int64_t kMemory = 1 << 20;
+  Recorder actions;
+  Cluster cluster({}, &actions);
+  for (int host = 0; host < kHosts; ++host) {
+    ExecutorSpec spec = Worker(fmt::format("w{}", host), "i", kOfAHost, kMemory);
+    spec.island_workers = kHosts;
+    ASSERT_TRUE(cluster.fleet().ExecutorUp(spec).ok());
+  }
+  const SessionId session = actions.Open(cluster);
+  std::vector<int32_t> devices(kDevices);
+  std::iota(devices.begin(), devices.end(), 0);
+  ExecutableSpec spec;
+  spec.id = ExecutableId(1);
+  spec.name = "f";
+  spec.island = IslandId(1);
+  for (const VirtualDevice& device : cluster.sessions().Devices(session))
+    spec.devices.push_back(device.device);
+  spec.parameters = {F32({16})};
+  spec.outputs = {F32({kMemory / 4})};  // all of each device
+  cluster.executables().Define(std::move(spec));
+  const uint64_t step = cluster.executables().Bind(session, 0, ExecutableId(1), devices).value();
+  const auto put = cluster.arrays().Put(
+      session, 1, ArraySpec{DType::kF32, Shape{{16}}, Sharding::Replicated(devices)},
+      std::vector<int32_t>(kDevices, 0));
+  ASSERT_TRUE(put.ok()) << put.status();
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(64)));
+  const auto call = [&](uint64_t result) {
+    ASSERT_TRUE(cluster.executables().Execute(session, step, {1}, {}, {result}).ok());
+    while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
+    actions.Take();
+  };
+  ASSERT_NO_FATAL_FAILURE(call(2));
+  const int64_t before = held;
+  for (uint64_t i = 0; i < kGangs; ++i) ASSERT_NO_FATAL_FAILURE(call(3 + i));
+  EXPECT_EQ(cluster.fleet().Islands().front().queued, size_t{kGangs} + 1);
+  // The lists of shards of its argument and its result; 16 bytes a shard.
+  EXPECT_LE((held - before) / kGangs, 2 * 16 * kDevices + 2048);
 }
 
 }  // namespace

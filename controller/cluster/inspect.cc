@@ -87,13 +87,10 @@ std::vector<IslandStatus> Cluster::Fleet::Islands() const {
   std::vector<IslandStatus> out;
   for (const auto& [id, island] : state_->islands) {
     if (island.forgotten) continue;
-    const auto up = std::ranges::count_if(island.executors,
-                                          [&](ExecutorId e) { return state_->executors.at(e).up; });
-    out.push_back({id, island.name, state_->IslandUp(island), static_cast<size_t>(up),
-                   island.sessions, island.epoch, island.sequencer.gangs_granted(),
-                   state_->admission.waiting(id), island.sequencer.prepared(),
-                   island.sequencer.in_flight(), island.given_up, island.last_given_up,
-                   island.given_up_for});
+    out.push_back({id, island.name, state_->IslandUp(island), island.up, island.sessions,
+                   island.epoch, island.sequencer.gangs_granted(), state_->admission.waiting(id),
+                   island.sequencer.prepared(), island.sequencer.in_flight(), island.given_up,
+                   island.last_given_up, island.given_up_for});
   }
   return out;
 }

@@ -30,6 +30,7 @@ void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   lost.last_error = Text(cause);
   Island& island = s.islands.at(lost.island);
   ++island.epoch;
+  --island.up;
   if (lost.telling > 0) return;  // it was given nothing since the loss before this one
   lost.lost_open = std::exchange(lost.open, {});
   for (const auto& [executable, install] : std::exchange(lost.installs, {}))
@@ -63,7 +64,7 @@ void Cluster::Losses::BeginLoss(Island& island, Executor* lost, const absl::Stat
     if (stake->second.groups != nullptr || stake->second.nodes > 0) told.push_back(session);
   }
   std::sort(told.begin(), told.end());
-  s.Charge(told.size());
+  s.Charge(told.size() + s.holdings.size() / 16);
   for (const SessionId session : told) {
     std::deque<Loss>& losses = s.WorkOf(session).losses;
     // Losses of executors of one island that come together are told together.
@@ -83,7 +84,7 @@ void Cluster::Losses::BeginLoss(Island& island, Executor* lost, const absl::Stat
       ++lost->telling;
     }
   }
-  if (told.empty() && lost != nullptr) DropShared({lost});
+  if (told.empty() && lost != nullptr) DropShared(island, {lost});
   s.to_pump.insert(island.id);
 }
 
@@ -157,6 +158,7 @@ void Cluster::Losses::LoseGroups(SessionId session, Loss& loss) {
   const auto has = s.holdings.find(session);
   const auto stake = has == s.holdings.end() ? std::map<IslandId, Stake>::iterator()
                                              : has->second.stakes.find(loss.island);
+  const uint64_t until = s.units + kFewUnits;
   for (int i = 0; i < kFew; ++i) {
     if (has == s.holdings.end() || stake == has->second.stakes.end() ||
         stake->second.walk == nullptr || (Planted(Bug::kLossForgetsGroups) && i == 2)) {
@@ -166,6 +168,7 @@ void Cluster::Losses::LoseGroups(SessionId session, Loss& loss) {
     Group& group = *stake->second.walk;
     stake->second.walk = group.next;
     s.ChargeShards(group.places.size());
+    if (s.units >= until) i = kFew;  // the last one of this slice
     if (group.state != GroupState::kReady || group.stored != nullptr || Planted(Bug::kIgnoreLoss))
       continue;
     const Loss::Lost* first = nullptr;
@@ -262,30 +265,45 @@ void Cluster::Losses::LossHeard(const Loss& loss) {
     executor.lost_open.clear();
     all_know.push_back(&executor);
   }
-  DropShared(all_know);
+  s.ChargeShards(16 * loss.executors.size());
+  DropShared(s.islands.at(loss.island), all_know);
   if (!all_know.empty()) UnparkAll();
   if (Planted(Bug::kLossHeardByNobody)) return;
   if (--s.islands.at(loss.island).telling == 0) s.to_pump.insert(loss.island);
 }
 
-void Cluster::Losses::DropShared(const std::vector<Executor*>& lost) {
+void Cluster::Losses::DropShared(Island& island, const std::vector<Executor*>& lost) {
   std::set<ExecutableId> shared;
   for (Executor* executor : lost) {
+    s.ChargeEnds(executor->lost_installs.size());
     for (const ExecutableId id : std::exchange(executor->lost_installs, {})) shared.insert(id);
   }
-  if (Planted(Bug::kKeepShared)) return;
-  for (const ExecutableId id : shared) {
+  if (shared.empty() || Planted(Bug::kKeepShared)) return;
+  drops_.push_back({island.id, {shared.begin(), shared.end()}, 0});
+  ++island.telling;
+}
+
+void Cluster::Losses::GoOnDropping(uint64_t until) {
+  while (!drops_.empty() && s.units < until) {
+    Dropping& drop = drops_.front();
+    const ExecutableId id = drop.shared.back();
     const auto layout = s.layouts.find(id);
-    if (layout == s.layouts.end()) continue;
-    for (const CodeLayout::Part& part : layout->second.parts) {
+    const size_t parts = layout == s.layouts.end() ? 0 : layout->second.parts.size();
+    for (; drop.next < parts && s.units < until; ++drop.next) {
       s.Charge(1);
-      Executor& executor = s.executors.at(part.executor);
+      Executor& executor = s.executors.at(layout->second.parts[drop.next].executor);
       const auto install = executor.installs.find(id);
       if (install == executor.installs.end()) continue;
       if (!install->second.installed) ++executor.dropped[id];
       executor.installs.erase(install);
       s.commands.Send(executor, DropExecutable{id}, SessionId());
     }
+    if (drop.next < parts) return;
+    drop.next = 0;
+    drop.shared.pop_back();
+    if (!drop.shared.empty()) continue;
+    if (--s.islands.at(drop.island).telling == 0) s.to_pump.insert(drop.island);
+    drops_.pop_front();
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -20,8 +21,8 @@ namespace fairway {
 // given up, in slices (docs/design/0058-bounded-turns.md). The rest lies in its worklist.
 //
 // Invariants: open_losses is the number of losses in all worklists; Island::telling and
-// Executor::telling count the sessions that have not been told all. Until these are 0 nothing is
-// launched there.
+// Executor::telling count the sessions that have not been told all, and the former each of drops_.
+// Until these are 0 nothing is launched there.
 class Cluster::Losses {
  public:
   explicit Losses(State& state) : s(state) {}
@@ -42,6 +43,9 @@ class Cluster::Losses {
   void Unpark();
   // From here on, Unpark looks at all parked nodes again.
   void UnparkAll() { unpark_after_ = NodeId(); }
+  // Drops some more of the code that lost executors ran together with others.
+  void GoOnDropping(uint64_t until);
+  bool Drops() const { return !drops_.empty(); }
   // Whether Unpark has nodes to look at.
   bool Unparks() const { return unpark_after_.has_value(); }
 
@@ -51,8 +55,17 @@ class Cluster::Losses {
   void LoseLaunched(Node& node, const Loss& loss);
   // The session has been told all of it.
   void LossHeard(const Loss& loss);
-  // All sessions have been told: loads anew the code that also ran on the lost executors.
-  void DropShared(const std::vector<Executor*>& lost);
+  // All sessions have been told: begins to drop the code that also ran on the lost executors, so
+  // that it is loaded anew.
+  void DropShared(Island& island, const std::vector<Executor*>& lost);
+
+  // Code that the other executors of an island have to drop. Island::telling counts it once.
+  struct Dropping {
+    IslandId island;
+    std::vector<ExecutableId> shared;  // not empty; the last one is next
+    size_t next = 0;                   // part of it
+  };
+  std::deque<Dropping> drops_;
 
   std::optional<NodeId> unpark_after_;  // later parked nodes are looked at again
   uint64_t num_losses = 0;              // for Loss::number

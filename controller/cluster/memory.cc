@@ -12,8 +12,9 @@
 
 namespace fairway {
 
-void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
-                    int64_t temp, size_t position) {
+void AddReservation(Reservations& list, DeviceId device, int64_t output, int64_t temp,
+                    size_t position) {
+  std::vector<Reservation>& reservations = list.Own();
   if (position == reservations.size()) reservations.push_back({device, 0, 0, 0});
   Reservation& it = reservations[position];
   assert(it.device == device);
@@ -23,18 +24,30 @@ void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int
   it.temp = std::min(it.temp + Rounded(std::min(temp, kMost)), kMost);
 }
 
-Reservation* ReservationOn(Node& node, DeviceId device, size_t position) {
-  std::vector<Reservation>& list = node.reservations;
+const Reservation* ReservationOn(const Node& node, DeviceId device, size_t position) {
+  const Reservations& list = node.reservations;
   if (position < list.size() && list[position].device == device) return &list[position];
-  const auto it = std::find_if(list.begin(), list.end(),
-                               [&](const Reservation& r) { return r.device == device; });
-  return it == list.end() ? nullptr : &*it;
+  const auto* const it = std::find_if(list.begin(), list.end(),
+                                      [&](const Reservation& r) { return r.device == device; });
+  return it == list.end() ? nullptr : it;
 }
 
-std::vector<MemoryNeed> Needs(const Node& node) {
+void AddCredit(Node& node, const Reservation& reservation, int64_t credit) {
+  if (credit == 0) return;
+  const auto position = static_cast<size_t>(&reservation - node.reservations.begin());
+  node.reservations.Own()[position].credit += credit;
+}
+
+SharedVector<MemoryNeed> Needs(const Node& node) {
+  if (node.layout != nullptr && node.reservations.Shares(node.layout->reservations))
+    return node.layout->needs;
+  return NeedsOf(node.reservations);
+}
+
+SharedVector<MemoryNeed> NeedsOf(const Reservations& reservations) {
   std::vector<MemoryNeed> needs;
-  needs.reserve(node.reservations.size());
-  for (const Reservation& r : node.reservations) needs.push_back({r.device, r.total()});
+  needs.reserve(reservations.size());
+  for (const Reservation& r : reservations) needs.push_back({r.device, r.total()});
   return needs;
 }
 
@@ -189,11 +202,13 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
   for (auto& [id, island] : s.islands) {
     const std::vector<Admission::Shortage> firsts =
         s.IslandUp(island) ? s.admission.Firsts(id) : std::vector<Admission::Shortage>();
-    std::erase_if(island.stuck, [&](const auto& entry) {
-      return std::none_of(firsts.begin(), firsts.end(), [&](const Admission::Shortage& first) {
-        return first.session == entry.first;
-      });
-    });
+    if (!island.stuck.empty()) {
+      std::set<SessionId> waiting;
+      for (const Admission::Shortage& first : firsts) waiting.insert(first.session);
+      std::erase_if(island.stuck,
+                    [&](const auto& entry) { return !waiting.contains(entry.first); });
+    }
+    s.Charge(s.admission.TakeSteps() / kShardsPerUnit);
     if (firsts.empty()) continue;
     if (!island.victims.empty() || MakeRoom(*s.FindNode(firsts[0].node))) continue;
     for (const Admission::Shortage& told : firsts) {

@@ -20,9 +20,11 @@
 namespace fairway {
 
 // What the node has to reserve.
-std::vector<MemoryNeed> Needs(const Node& node);
+SharedVector<MemoryNeed> Needs(const Node& node);
 // The node's reservation on a device, or nullptr. `position`: where to look first.
-Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
+const Reservation* ReservationOn(const Node& node, DeviceId device, size_t position);
+// Adds to the credit of one of the node's reservations, which may move all of them.
+void AddCredit(Node& node, const Reservation& reservation, int64_t credit);
 
 // Counts the memory that is given back, and judges the nodes that wait for memory: makes room for
 // the oldest by taking back younger ones that have not begun, and fails one that has waited for its

@@ -127,8 +127,8 @@ void Cluster::Launches::CreditDonation(NewLaunch& launch) {
   }
   for (size_t i = 0; i < shards.size(); ++i) {
     const Place& place = s.FindGroup(shards[i].group)->places[shards[i].shard];
-    if (Reservation* r = ReservationOn(node, place.device, i); r != nullptr)
-      r->credit = std::min(r->credit + Rounded(place.bytes), r->output);
+    if (const Reservation* r = ReservationOn(node, place.device, i); r != nullptr)
+      AddCredit(node, *r, std::min(Rounded(place.bytes), r->output - r->credit));
   }
 }
 

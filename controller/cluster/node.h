@@ -58,7 +58,7 @@ struct Node {
   GroupIds reads;    // each once; invariant: all of them exist
   GroupIds outputs;  // invariant: all of them exist, and this is their producer
   // Invariant: what its devices count as used while it is prepared or launched. Each device once.
-  std::vector<Reservation> reservations;
+  Reservations reservations;
   std::vector<Participant> participants;
   // Invariant: of `reads`, those that are pending, and those of whose end it has not been told.
   int unsettled_inputs = 0;
@@ -71,6 +71,7 @@ struct Node {
   bool after_inputs = false;  // it is queued only when its inputs have ended
   // A launch that has not got all its inputs and outputs yet (new_launch.h): nothing moves it.
   bool making = false;
+  bool abandoned = false;  // a launch: all participants that had not ended were told to abandon it
   bool held() const {
     return state == NodeState::kWaiting && open_blobs == 0 && !stores && !making;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <unordered_map>
 #include <utility>
 
 #include "base/planted.h"
@@ -135,6 +136,7 @@ void Cluster::Nodes::Prepare(Node& node) {
   s.Charge(node.pieces.size());
   Move(node, NodeState::kPrepared);
   node.participants.clear();
+  std::vector<std::vector<int32_t>> shards;  // of a receive, by participant
   const auto join = [&](ExecutorId id) {
     Executor& executor = s.executors.at(id);
     executor.open.emplace(executor.next_seq, Executor::Open{node.id, node.participants.size()});
@@ -143,9 +145,16 @@ void Cluster::Nodes::Prepare(Node& node) {
   if (node.kind == NodeKind::kLaunch) {
     for (const CodeLayout::Part& part : node.layout->parts) join(part.executor);
   } else {
-    std::set<ExecutorId> joined;
-    for (const Place& place : s.FindGroup(node.outputs[0])->places) {
-      if (joined.insert(place.executor).second) join(place.executor);
+    std::unordered_map<ExecutorId, size_t> participant_of;
+    const SharedVector<Place>& places = s.FindGroup(node.outputs[0])->places;
+    for (size_t i = 0; i < places.size(); ++i) {
+      const auto [at, fresh] =
+          participant_of.try_emplace(places[i].executor, node.participants.size());
+      if (fresh) {
+        join(places[i].executor);
+        shards.emplace_back();
+      }
+      shards[at->second].push_back(static_cast<int32_t>(i));
     }
   }
   node.open_participants = static_cast<int>(node.participants.size());
@@ -164,7 +173,8 @@ void Cluster::Nodes::Prepare(Node& node) {
     const bool places = node.is_upload && !node.reads.empty();
     if (places) s.stored_groups.TakeStored(node);
     s.transfers.PrepareSends(node);
-    for (size_t p = 0; p < node.participants.size(); ++p) s.transfers.PrepareReceiveOn(node, p);
+    for (size_t p = 0; p < node.participants.size(); ++p)
+      s.transfers.PrepareReceiveOn(node, p, shards[p]);
     // Its bytes went with the command, so nodes that read its output may follow at once.
     if (places && s.transfers.IsInline(node)) {
       Move(node, NodeState::kLaunched);

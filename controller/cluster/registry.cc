@@ -8,8 +8,7 @@ namespace fairway {
 bool Registry::IslandUp(const Island& island) const {
   const auto wanted = executors.at(island.executors[0]).spec.island_workers;
   return island.executors.size() == static_cast<size_t>(wanted) &&
-         std::all_of(island.executors.begin(), island.executors.end(),
-                     [&](ExecutorId id) { return executors.at(id).up; });
+         island.up == island.executors.size();
 }
 
 std::string Registry::Where(IslandId id) const {
@@ -30,16 +29,29 @@ DeviceId Registry::NewDevices(uint32_t count) {
 }
 
 absl::Status Registry::CheckRegistry() const {
-  size_t listed = 0;
+  size_t listed = 0, named = 0, named_islands = 0;
   for (const auto& [id, island] : islands) {
     listed += island.executors.size();
+    size_t up = 0;
     for (const ExecutorId executor : island.executors) {
       const auto it = executors.find(executor);
       if (it == executors.end() || it->second.island != id)
         return Error(absl::StatusCode::kInternal, "island {} lists executor {}, which is not its",
                      id, executor);
+      up += it->second.up ? 1 : 0;
+      const auto name = executor_of_worker.find(it->second.spec.worker);
+      named += name != executor_of_worker.end() && name->second == executor ? 1 : 0;
     }
+    const auto name = island_by_name.find(island.name);
+    const bool found = name != island_by_name.end() && name->second == id;
+    named_islands += found ? 1 : 0;
+    if (up != island.up || found == island.forgotten)
+      return Error(absl::StatusCode::kInternal,
+                   "island {} has {} executors up and counts {}; its name leads to it: {}", id, up,
+                   island.up, found);
   }
+  if (named != executor_of_worker.size() || named_islands != island_by_name.size())
+    return Error(absl::StatusCode::kInternal, "a name leads to nothing");
   if (listed != executors.size())
     return Error(absl::StatusCode::kInternal,
                  "{} executors of islands are listed, but there are {}", listed, executors.size());

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
@@ -56,6 +57,7 @@ struct Island {
   std::string name;
   uint64_t epoch = 0;
   std::vector<ExecutorId> executors;
+  size_t up = 0;          // of `executors`
   DeviceId first_device;  // the lowest of its devices
   // Sessions that were opened while it was up, and have not ended.
   size_t sessions = 0;
@@ -104,11 +106,16 @@ struct Island {
 // The registry of executors and islands: the one place that knows which there are, and which device
 // belongs to whom. It sends nothing, and leaves the consequences of a loss to others (losses.h).
 //
-// Invariants (CheckRegistry): each executor is listed by its island, once. Each device number from
+// Invariants (CheckRegistry): each executor is listed by its island, once; names lead to executors
+// and islands unless these are forgotten. Each device number from
 // 1 to next_device - 1 is free, or belongs to the one executor that device_owner names.
 struct Registry {
   std::map<ExecutorId, Executor> executors;
   std::map<IslandId, Island> islands;
+  // Of what is not forgotten.
+  std::unordered_map<std::string, ExecutorId> executor_of_worker;
+  std::unordered_map<std::string, IslandId> island_by_name;
+  uint64_t arrivals = 0;  // registrations of executors: their specs stay until there is one more
   uint32_t next_executor = 1;
   uint32_t next_island = 1;
   uint32_t next_device = 1;

@@ -12,11 +12,16 @@ class RegistryTest : public testing::Test {
   Executor& Add(uint32_t island, int32_t devices, int32_t workers = 1) {
     Island& on = registry_.islands[IslandId(island)];
     on.id = IslandId(island);
+    on.name = "i" + std::to_string(island);
+    registry_.island_by_name.emplace(on.name, on.id);
+    ++on.up;
     const ExecutorId id(registry_.next_executor++);
     Executor& executor = registry_.executors[id];
     executor.id = id;
     executor.island = on.id;
     executor.up = true;
+    executor.spec.worker = "w" + std::to_string(id.value);
+    registry_.executor_of_worker.emplace(executor.spec.worker, id);
     executor.spec.num_devices = devices;
     executor.spec.island_workers = workers;
     executor.first_device = registry_.NewDevices(static_cast<uint32_t>(devices));
@@ -30,6 +35,8 @@ class RegistryTest : public testing::Test {
     for (uint32_t i = 0; i < devices; ++i)
       registry_.device_owner[executor.first_device.value + i] = nullptr;
     registry_.free_devices.emplace(devices, executor.first_device.value);
+    registry_.executor_of_worker.erase(executor.spec.worker);
+    registry_.island_by_name.erase(registry_.islands.at(executor.island).name);
     registry_.islands.erase(executor.island);
     registry_.executors.erase(executor.id);
   }
@@ -58,11 +65,14 @@ TEST_F(RegistryTest, NumbersOfForgottenDevicesAreGivenToAnExecutorWithAsMany) {
 
 TEST_F(RegistryTest, AnIslandIsUpWhenAllItsExecutorsAre) {
   Executor& a = Add(1, 1, 2);
-  const Island& island = registry_.islands.at(IslandId(1));
+  Island& island = registry_.islands.at(IslandId(1));
   EXPECT_FALSE(registry_.IslandUp(island));
   Add(1, 1, 2);
   EXPECT_TRUE(registry_.IslandUp(island));
   a.up = false;
+  EXPECT_FALSE(registry_.CheckRegistry().ok());  // one that is down is counted
+  --island.up;
+  EXPECT_TRUE(registry_.CheckRegistry().ok());
   EXPECT_FALSE(registry_.IslandUp(island));
 }
 

@@ -115,7 +115,8 @@ void Cluster::Transfers::AddPieces(const Node& node, int32_t shard, PrepareRecei
   command.pieces.push_back({position, Box::Whole(1, {0}), Box::Whole(1, {0})});
 }
 
-void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
+void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant,
+                                          const std::vector<int32_t>& shards) {
   const Participant& part = node.participants[participant];
   Executor& executor = s.executors.at(part.executor);
   const Group& out = *s.FindGroup(node.outputs[0]);
@@ -125,14 +126,12 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
   command.transfer = TransferOf(node);
   command.out = {out.id, out.dtype, out.memory_kind, {}};
   std::map<int32_t, int32_t> first_with_blob;
-  for (size_t i = 0; i < out.places.size(); ++i) {
-    const Place& place = out.places[i];
-    if (place.executor != executor.id) continue;
-    const auto shard = static_cast<int32_t>(i);
+  for (const int32_t shard : shards) {
+    const Place& place = out.places[shard];
     command.out.shards.push_back({shard, place.ordinal, out.shape(shard)});
     ShardSource source;
     if (node.is_upload) {
-      const int32_t blob = node.blob_of_shard[i];
+      const int32_t blob = node.blob_of_shard[shard];
       const auto [first, fresh] = first_with_blob.emplace(blob, shard);
       if (place.bytes <= (fresh ? s.options.inline_upload_bytes : kRepeatedBytes)) {
         source.kind = ShardSource::Kind::kInline;
@@ -149,7 +148,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
       AddPieces(node, shard, command);
       continue;
     } else {
-      source = SourceOf(node, i, executor);
+      source = SourceOf(node, static_cast<size_t>(shard), executor);
     }
     command.sources.push_back(std::move(source));
   }

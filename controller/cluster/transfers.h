@@ -31,8 +31,8 @@ class Cluster::Transfers {
 
   // Whether the upload's bytes go with its commands.
   bool IsInline(const Node& upload) const;
-  // Tells the participant which shards to make, and where their bytes are.
-  void PrepareReceiveOn(Node& node, size_t participant);
+  // Tells the participant to make these shards, and where their bytes are.
+  void PrepareReceiveOn(Node& node, size_t participant, const std::vector<int32_t>& shards);
   // Tells the executors of the node's sources to serve them.
   void PrepareSends(Node& node);
   // Tells executors and the data port that nobody pulls for the node any more.

@@ -88,7 +88,7 @@ void Cluster::Work::Turn() {
 }
 
 bool Cluster::Work::AnyLeft() const {
-  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks();
+  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks() || s.losses.Drops();
 }
 
 void Cluster::Work::GoOn() {
@@ -104,6 +104,7 @@ void Cluster::Work::Do(uint64_t until) {
       DoSlice(session, until);
     }
     if (slices_left_ > 0) break;  // islands follow in a later turn, once all have had a slice
+    s.losses.GoOnDropping(until);
     s.losses.Unpark();
     for (const IslandId id : std::exchange(s.to_pump, {})) {
       Pump(s.islands.at(id), until);
@@ -264,7 +265,7 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       if (id == island.room_made_for) island.room_made_for = NodeId();
       s.losses.open_losses > 0 ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
     }
-    s.Charge(kAtOnce / 8);
+    s.Charge(kAtOnce / 8 + s.admission.TakeSteps() / kShardsPerUnit);
     if (s.admission.HasCandidates(island.id)) {
       if (s.units < until) continue;
       s.to_pump.insert(island.id);
@@ -278,8 +279,8 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
         s.nodes.Fail(node, s.memory.Exhausted(first, "it can never fit"), first.node);
         again = true;
       } else {
-        const std::vector<Admission::Shortage> all = s.admission.Firsts(island.id);
-        again |= !all.empty() && all[0].node == first.node && s.memory.MakeRoom(node);
+        const auto oldest = s.admission.Oldest(island.id);
+        again |= oldest && oldest->node == first.node && s.memory.MakeRoom(node);
       }
     }
     if (!again) break;
@@ -289,6 +290,7 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
     }
   }
   const std::vector<Grant> grants = island.sequencer.Step(kAtOnce);
+  s.Charge(island.sequencer.TakeSteps() / kShardsPerUnit);
   for (const Grant& grant : grants) {
     if (Node* node = s.FindNode(grant.node)) s.launches.DoLaunch(*node, grant.launch_id);
   }

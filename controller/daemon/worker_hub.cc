@@ -19,9 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Limits of links on which nobody has registered yet: bytes of the first frame, and links.
-constexpr size_t kMaxFirstFrame = 128 << 10;
-constexpr int kMaxUnregistered = 1024;
+constexpr size_t kMaxFirstFrame = 128 << 10;        // of links on which nobody has registered yet
 constexpr size_t kParsedAtOnce = size_t{64} << 10;  // another thread parses larger messages
 
 // Executors may say anything.
@@ -42,10 +40,10 @@ WorkerHub::WorkerHub(Loop& loop, WorkerHubOptions options, WorkerHubEvents* even
 WorkerHub::~WorkerHub() { *alive_ = false; }
 
 void WorkerHub::Accept(std::unique_ptr<Link> link) {
+  const size_t most = options_.unregistered_links;
   const auto is_new = [](const auto& entry) { return entry.second->role == Role::kNew; };
-  if (std::ranges::count_if(peers_, is_new) >= kMaxUnregistered) {
-    spdlog::warn("{} is turned away: {} links wait for a registration already", link->peer(),
-                 kMaxUnregistered);
+  if (std::cmp_greater_equal(std::ranges::count_if(peers_, is_new), most)) {
+    spdlog::warn("{} is turned away: {} links wait for a registration already", link->peer(), most);
     return;
   }
   link->LimitFrames(kMaxFirstFrame);
@@ -442,7 +440,7 @@ void WorkerHub::Send(ExecutorId id, Command command, std::shared_ptr<MemoryBudge
   }
   Executor& executor = *it->second;
   if (!executor.refused.empty()) return;
-  auto body = EncodeToSend(command, options_.command_bytes);
+  auto body = EncodeToSend(command, options_.command_bytes, &encoded_members_);
   if (!body.ok()) return RefuseCommand(executor, body.status());
   // Commands that let the executor begin nothing leave together with one that does.
   const bool lingers =

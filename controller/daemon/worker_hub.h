@@ -61,6 +61,7 @@ struct WorkerHubOptions {
   std::chrono::milliseconds cause_wait{
       1000};  // for the supervisor's account of an executor's death
   std::chrono::milliseconds register_wait{10000};  // for the first message on a link
+  size_t unregistered_links = 1024;                // others are turned away, and come again
   // Most bytes of a command, of a program to compile, or of the answer to a callback. Tests set
   // less.
   size_t command_bytes = kMaxCommandBytes;
@@ -257,6 +258,7 @@ class WorkerHub {
   std::map<std::string, std::unique_ptr<Island>> islands_;  // by name
   // Islands whose logs have something to send. If there are any, their sending is posted.
   std::vector<Island*> due_;
+  EncodedMembers encoded_members_;
   LinkTraffic sent_;
   LinkTraffic received_;
   uint64_t commands_sent_ = 0;
