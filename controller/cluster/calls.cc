@@ -117,7 +117,7 @@ absl::Status Cluster::Requests::CallRequest::CheckNext(Session& session) {
   if (!found.ok()) return Annotate(found.status(), what());
   const Array& array = **found;
   launch_.arguments.push_back(&array);
-  if (spec_.parameters[a].donated && !kept_[a])
+  if (spec_.parameters[a].donated && (kept_.empty() || !kept_[a]))
     launch_.donatable.push_back(static_cast<int32_t>(a));
   if (!array.error.ok()) {
     if (launch_.poison.ok()) launch_.poison = array.error;

@@ -98,12 +98,13 @@ void Cluster::Commands::Flush(Executor& executor) {
 
 void Cluster::Commands::Free(Executor& executor, GroupId group) {
   if (!executor.serves() || (!executor.frees.empty() && executor.frees.back() == group)) return;
+  if (executor.frees.empty()) with_frees_.push_back(executor.id);
   executor.frees.push_back(group);
-  with_frees_.insert(executor.id);
 }
 
 void Cluster::Commands::FlushAll() {
-  for (const ExecutorId id : std::exchange(with_frees_, {})) Flush(s.executors.at(id));
+  for (const ExecutorId id : with_frees_) Flush(s.executors.at(id));
+  with_frees_.clear();
 }
 
 void Cluster::Commands::Send(Executor& executor, Command&& command, SessionId payer) {

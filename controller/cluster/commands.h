@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "base/ids.h"
@@ -61,7 +60,7 @@ class Cluster::Commands {
   // Sends all frees that wait for a command.
   void FlushAll();
   // The executor is being forgotten.
-  void Forget(ExecutorId executor) { with_frees_.erase(executor); }
+  void Forget(ExecutorId executor) { std::erase(with_frees_, executor); }
 
  private:
   void Flush(Executor& executor);
@@ -70,8 +69,8 @@ class Cluster::Commands {
   absl::Status TooMuch(const Node& node) const;
 
   const std::shared_ptr<MemoryBudget> memory_;
-  std::set<ExecutorId> with_frees_;
-  State& s;  // the state that this is a part of
+  std::vector<ExecutorId> with_frees_;  // some may have sent theirs
+  State& s;                             // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -83,8 +83,9 @@ struct ExecuteOptions {
   // Of programs: watches the results, which exist only once all nodes of the run are made.
   std::optional<uint64_t> watch_results = std::nullopt;
 
-  // Marks the arguments, of `arguments` in all, that must not be donated.
+  // Marks the arguments, of `arguments` in all, that must not be donated. Empty: all may be.
   std::vector<bool> Kept(size_t arguments) const {
+    if (non_donatable.empty()) return {};
     std::vector<bool> kept(arguments);
     for (const int32_t a : non_donatable) {
       if (a >= 0 && static_cast<size_t>(a) < arguments) kept[a] = true;

@@ -3,8 +3,9 @@
 #include "controller/cluster/launches.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
+
+#include <absl/container/inlined_vector.h>
 
 #include "base/planted.h"
 #include "controller/cluster/command_bytes.h"
@@ -122,7 +123,7 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   for (Launch::FailedArgument& argument : command.failed)
     argument.status = Bounded(std::move(argument.status), share);
   // By participant.
-  std::vector<std::vector<ShardRef>> inline_shards(node.participants.size());
+  absl::InlinedVector<std::vector<ShardRef>, 1> inline_shards(node.participants.size());
   for (const ShardRef& ref : InlineOutputs(node))
     inline_shards[node.layout->part_of[ref.shard]].push_back(ref);
   for (size_t p = 0; p < node.participants.size(); ++p) {
@@ -163,7 +164,7 @@ void Cluster::Launches::Lost(const Node& node) {
 }
 
 std::vector<ShardRef> Cluster::Launches::InlineOutputs(const Node& node) const {
-  std::vector<std::pair<int64_t, GroupId>> small;
+  absl::InlinedVector<std::pair<int64_t, GroupId>, 2> small;
   for (const GroupId id : node.outputs) {
     const Group& group = *s.all_groups.at(id);
     if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/container/inlined_vector.h>
+
 #include "base/ids.h"
 #include "base/status.h"
 #include "controller/cluster/actions.h"
@@ -59,7 +61,7 @@ struct Node {
   GroupIds outputs;  // invariant: all of them exist, and this is their producer
   // Invariant: what its devices count as used while it is prepared or launched. Each device once.
   Reservations reservations;
-  std::vector<Participant> participants;
+  absl::InlinedVector<Participant, 1> participants;
   // Invariant: of `reads`, those that are pending, and those of whose end it has not been told.
   int unsettled_inputs = 0;
   // Of `reads`: the failed ones, and those that are neither ready nor launched.

@@ -85,8 +85,8 @@ struct ProgramRun {
 
   BoundProgram* const program;  // one of the session's
   const std::vector<uint64_t> args;
-  const std::vector<bool> kept;                 // by argument: whether it must not be donated
-  const std::optional<uint64_t> token;          // of the watch of the whole run
+  const std::vector<bool> kept;         // by argument: whether it must not be donated; empty: none
+  const std::optional<uint64_t> token;  // of the watch of the whole run
   const std::optional<uint64_t> watch_results;  // of a watch that begins when the results exist
   ResultHandles handles;
   Cluster::Done done;  // nullptr: nobody asks

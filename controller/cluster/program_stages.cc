@@ -102,7 +102,7 @@ absl::Status Cluster::ProgramRuns::TakeArgument(Session& session, ProgramRun& ru
   } else {
     run.arguments.push_back({a, &array});
   }
-  run.ours[a] = placed.plan.donated[a] && !run.kept[a];
+  run.ours[a] = placed.plan.donated[a] && (run.kept.empty() || !run.kept[a]);
   if (run.ours[a] && array.error.ok()) run.donated.push_back(run.args[a]);
   return absl::OkStatus();
 }

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cassert>
 #include <deque>
-#include <map>
 #include <utility>
 #include <vector>
+
+#include <absl/container/inlined_vector.h>
 
 #include "base/planted.h"
 #include "controller/cluster/ending.h"
@@ -250,14 +251,18 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
   }
   while (true) {
     if (!s.memory.TakeVictims(island, until)) return;
-    std::map<SessionId, int64_t> planned;  // bytes of the commands of those that are admitted
+    // By session: bytes of the commands of those that are admitted. Few, as kAtOnce is.
+    absl::InlinedVector<std::pair<SessionId, int64_t>, 4> planned;
     const std::vector<NodeId> admitted =
         s.admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce, [&](NodeId id) {
           const Node& node = *s.FindNode(id);
-          int64_t& bytes = planned[node.session];
+          auto its = std::find_if(planned.begin(), planned.end(),
+                                  [&](const auto& entry) { return entry.first == node.session; });
+          if (its == planned.end()) its = planned.insert(its, {node.session, 0});
           const int64_t more = s.commands.BytesOf(node);
-          const bool may = id == island.room_made_for || s.commands.HasRoom(node, more, bytes);
-          if (may) bytes += more;
+          const bool may =
+              id == island.room_made_for || s.commands.HasRoom(node, more, its->second);
+          if (may) its->second += more;
           return may;
         });
     for (const NodeId id : admitted) {
