@@ -177,7 +177,6 @@ TEST_F(TlsLinks, ThoseWhoSayNothingKeepNobodyOut) {
   }
   // All but those that may be under way, and the one that made room for the worker.
   EXPECT_GE(gone, Handshakes::kMost);
-  EXPECT_THAT(log_.str(), HasSubstr("over 512 handshakes are under way"));
 }
 
 }  // namespace

@@ -248,13 +248,15 @@ void Cluster::Nodes::BeginOutputs(Ending& ending) {
     StopReceiving(node);
     Island& island = s.islands.at(node.island);
     s.memory.CountTemporary(node, false);
-    for (Reservation& r : node.reservations) {
+    for (const Reservation& r : node.reservations) {
       if (!Planted(Bug::kLeakReservation)) s.memory.Release(island, r.device, r.temp);
       if (!ending.keeps && !Planted(Bug::kKeepFailed))
         s.memory.Release(island, r.device, r.output - r.credit);
-      r.temp = 0;
     }
     if (ending.in_turns && !ending.keeps) node.reservations.clear();
+    if (ending.in_turns && ending.keeps) {
+      for (Reservation& r : node.reservations.Own()) r.temp = 0;
+    }
     s.to_pump.insert(node.island);
   }
   if (!ending.status.ok()) node.failed_outputs.clear();
@@ -285,8 +287,10 @@ void Cluster::Nodes::SettleOutput(Ending& ending, size_t output) {
   s.memory.CountLeaving(group);
   if (ending.in_turns) {
     s.ChargeShards(group.places.size());
-    for (size_t i = 0; charged && i < group.places.size(); ++i)
-      ReservationOn(node, group.places[i].device, i)->output -= Rounded(group.places[i].bytes);
+    for (size_t i = 0; charged && i < group.places.size(); ++i) {
+      const size_t at = ReservationOn(node, group.places[i].device, i) - node.reservations.begin();
+      node.reservations.Own()[at].output -= Rounded(group.places[i].bytes);
+    }
   }
   if (found == node.failed_outputs.end()) {
     ending.status.ok() ? s.groups.SetReady(group)

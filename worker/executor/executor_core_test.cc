@@ -274,7 +274,7 @@ TEST_F(ExecutorCoreTest, AGangThatIsGivenUpHoldsNobodyUp) {
 TEST_F(ExecutorCoreTest, GangsThatOtherExecutorsRunTooStartInTheOrderOfTheirIds) {
   InstallExecutable shared;
   shared.executable = ExecutableId(7);
-  shared.members.resize(2);
+  shared.members = std::vector<InstallExecutable::Member>(2);
   core.OnCommand(shared);
   for (const uint64_t n : {1, 2, 3}) Gang(n, n, {0}, 7);
   actions.Take();
