@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A relay's end of the log in one version of the tree (R3): passes entries from its parent on to
-// its children, and merges their reports into its own (docs/design/0065-relays.md).
+// its children, and merges their reports into its own (docs/design/0066-relays.md).
 #ifndef FAIRWAY_LOG_RELAY_H_
 #define FAIRWAY_LOG_RELAY_H_
 

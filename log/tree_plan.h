@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses a tree for an island's log: which relays there are, and who hears of the log from whom
-// (docs/design/0065-relays.md). Pure.
+// (docs/design/0066-relays.md). Pure.
 #ifndef FAIRWAY_LOG_TREE_PLAN_H_
 #define FAIRWAY_LOG_TREE_PLAN_H_
 

@@ -90,6 +90,8 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (!Planted(Bug::kReportsAreSilence) || peer.role == Role::kNew) peer.heard = now_();
   if (frame.type == kLogReportFrame && peer.role == Role::kExecutor)
     return OnLogReport(peer, frame);
+  if (frame.type == kLogReportFrame && peer.role == Role::kSupervisor)
+    return OnRelayReport(peer, frame);
   if (peer.role == Role::kSupervisor && frame.payload.size() > kParsedAtOnce &&
       options_.off_loop != nullptr)
     return TakeLarge(peer, std::move(frame));
@@ -134,6 +136,12 @@ void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& fr
     case Kind::kCompileResponse:
       if (!executor)
         return OnCompileResponse(peer, std::move(*message.mutable_compile_response()), code_crc);
+      break;
+    case Kind::kLogAsk:
+      if (executor) return OnLogAsk(peer, message.log_ask());
+      break;
+    case Kind::kRelayTrouble:
+      if (!executor) return OnRelayTrouble(peer, message.relay_trouble());
       break;
     case Kind::kRegisterExecutor:
     case Kind::kResumeExecutor:
@@ -183,6 +191,18 @@ void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
 WorkerHub::Executor* WorkerHub::FindExecutor(const std::string& worker) {
   const auto it = executor_of_worker_.find(worker);
   return it == executor_of_worker_.end() ? nullptr : executors_.at(it->second).get();
+}
+
+v1::FromController WorkerHub::Accepted(ExecutorId id) const {
+  v1::FromController reply;
+  auto* const registered = reply.mutable_registered();
+  registered->set_controller_incarnation(options_.controller.value);
+  registered->set_executor(id.value);
+  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
+  registered->set_deadline_ms(options_.deadline.count());
+  registered->set_data_endpoint(options_.data_endpoint);
+  registered->set_link_grace_ms(options_.link_grace.count());
+  return reply;
 }
 
 void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message) {
@@ -247,19 +267,12 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   if (const auto it = supervisors_.find(spec->worker); it != supervisors_.end())
     it->second->belongs = true;
 
-  v1::FromController reply;
-  auto* const registered = reply.mutable_registered();
-  registered->set_controller_incarnation(options_.controller.value);
-  registered->set_executor(id->value);
-  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
-  registered->set_deadline_ms(options_.deadline.count());
-  registered->set_data_endpoint(options_.data_endpoint);
-  registered->set_link_grace_ms(options_.link_grace.count());
-  Reply(peer, reply);
+  Reply(peer, Accepted(*id));
   std::unique_ptr<Island>& island = islands_[spec->island];
   if (island == nullptr) island.reset(new Island{IslandLinks(options_.links)});
   executor->island = island.get();
-  island->links.Join(*id, peer.link.get());
+  island->links.Join(*id, peer.link.get(), spec->incarnation);
+  OfferRelay(spec->worker);
   SendSoon(*island);
   for (Early& one : early) Send(one.executor, std::move(one.command), std::move(one.payer));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
@@ -303,6 +316,8 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   supervisor->host = message.host();
   supervisor->pid = message.pid();
   supervisor->has_compiler = message.has_compiler();
+  supervisor->incarnation = Incarnation(message.incarnation());
+  supervisor->relay_endpoint = message.relay_endpoint();
   const Executor* const executor = FindExecutor(message.worker());
   supervisor->belongs = executor != nullptr && IsUp(*executor);
   peer.role = Role::kSupervisor;
@@ -315,6 +330,7 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
   registered->set_deadline_ms(options_.deadline.count());
   Reply(peer, reply);
+  OfferRelay(message.worker());
   spdlog::info("worker {} is connected: {}, host {}, pid {}{}", message.worker(), message.island(),
                message.host(), message.pid(), message.has_compiler() ? ", with a compiler" : "");
 }
@@ -403,6 +419,7 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
   const auto it = supervisors_.find(peer.worker);
   if (it == supervisors_.end() || it->second->peer != peer.number) return;
   supervisors_.erase(it);
+  DropRelay(peer.worker);
   LoseIfAlone(peer.worker);
   std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> failed;
   for (auto c = compilations_.begin(); c != compilations_.end();) {
@@ -464,6 +481,7 @@ void WorkerHub::SendSoon(Island& island) {
     for (Island* const next : std::exchange(due_, {})) {
       next->due = false;
       next->links.Send(now_(), sent_);
+      TellParents(*next);
     }
   });
 }

@@ -149,6 +149,14 @@ class WorkerHub {
   size_t open_entries() const;
   // The bytes of these that somebody is charged for. For tests.
   int64_t charged_bytes() const;
+  // Relays of the islands' logs, the deepest tree, and how often one of its ends was given another
+  // place because of trouble.
+  struct Relays {
+    size_t count = 0;
+    int depth = 0;
+    uint64_t troubles = 0;
+  };
+  Relays relays() const;
   // INTERNAL: a log breaks one of its invariants. For tests.
   absl::Status CheckInvariants() const;
 
@@ -200,9 +208,20 @@ class WorkerHub {
   void NoteStalled(Peer& peer, Clock::time_point now);
   void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
   void OnReport(Peer& peer, const v1::Report& report);
+  // What a new executor is told of its registration.
+  v1::FromController Accepted(ExecutorId id) const;
   // Reports are kept by their executor until it hears that they have come.
   void AcknowledgeReport(Peer& peer, size_t bytes);
   void OnLogReport(Peer& peer, const Frame& frame);
+  void OnRelayReport(Peer& peer, const Frame& frame);
+  void OnRelayTrouble(Peer& peer, const v1::RelayTrouble& trouble);
+  // An executor that had a relay asks for its entries.
+  void OnLogAsk(Peer& peer, const v1::LogAsk& ask);
+  // The worker has both a supervisor that may run a relay and a known executor.
+  void OfferRelay(const std::string& worker);
+  void DropRelay(const std::string& worker);
+  // Tells executors of the island who their parents are.
+  void TellParents(Island& island);
   void OnCallback(Peer& peer, const v1::LinkCallback& message);
   void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
   void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response,

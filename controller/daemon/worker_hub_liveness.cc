@@ -108,6 +108,7 @@ void WorkerHub::Forget(ExecutorId id) {
   if (it == executors_.end() || it->second->state == Executor::State::kUp) return;
   if (it->second->state == Executor::State::kLinkEnded)
     DeclareLost(*it->second, it->second->link_cause);
+  DropRelay(it->second->spec.worker);
   const ExecutorSpec spec = std::move(it->second->spec);
   executors_.erase(it);
   executor_of_worker_.erase(spec.worker);
@@ -164,7 +165,10 @@ void WorkerHub::Tick() {
     }
   }
   std::erase_if(pulse_cut_until_, [now](const auto& entry) { return entry.second <= now; });
-  for (const auto& [name, island] : islands_) island->links.SendAll(now, sent_);
+  for (const auto& [name, island] : islands_) {
+    island->links.SendAll(now, sent_);
+    TellParents(*island);
+  }
 }
 
 void WorkerHub::NoteStalled(Peer& peer, Clock::time_point now) {

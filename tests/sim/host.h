@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/sim/links.h"
+#include "tests/sim/relay_host.h"
 #include "tests/sim/world.h"
 #include "worker/process/link_life.h"
 #include "worker/supervisor/executor_account.h"
@@ -27,6 +28,13 @@ class Host final : public FarSide {
   const std::string& worker() const;
   const std::string& island() const;
   int64_t pid() const { return pid_; }
+
+  bool alive() const { return alive_; }
+  RelayHost& relay() { return relay_; }
+  // On the supervisor's link, if there is one.
+  void SendToController(Frame frame) {
+    if (link_ != nullptr && registered_) link_->Send(std::move(frame));
+  }
 
   // Starts the supervisor, which starts the executor.
   void Start();
@@ -73,6 +81,10 @@ class Host final : public FarSide {
       run();
     });
   }
+  // Unlike those of executors.
+  uint64_t SupervisorIncarnation() const {
+    return (uint64_t{1} << 40) + static_cast<uint64_t>(pid_);
+  }
   void Dial();
   void DialPulse();
   std::vector<std::shared_ptr<Wire>> Pulses() const;
@@ -85,6 +97,7 @@ class Host final : public FarSide {
   World& world_;
   Machine& machine_;
   const bool compiles_;
+  RelayHost relay_;
   bool alive_ = false;
   uint64_t life_ = 0;
   int64_t pid_ = 0;
