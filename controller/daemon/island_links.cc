@@ -35,16 +35,19 @@ NewLogEntry CommandEntry(ExecutorId executor, EncodedCommand command, bool linge
 }  // namespace
 
 IslandLinks::IslandLinks(IslandLinksOptions options)
-    : options_(options), head_(LogLimits{.floors = options.fanout > 0}) {}
+    : options_(std::move(options)), head_(LogLimits{.floors = options_.fanout > 0}) {}
 
 void IslandLinks::Expect(const absl::Status& status) {
   if (!status.ok()) spdlog::error("the log of an island: {}", Text(status));
 }
 
-void IslandLinks::Join(ExecutorId executor, Link* link, Incarnation incarnation) {
+void IslandLinks::Join(ExecutorId executor, Link* link, Incarnation incarnation,
+                       std::string worker) {
   Member& member = members_[executor];
   member.link = link;
   member.incarnation = incarnation;
+  member.worker = std::move(worker);
+  if (options_.fanout > 0) member.secret = options_.secret();
   version_due_ = true;
 }
 
@@ -112,7 +115,7 @@ absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand command, bo
     member.waiting.insert(first ? member.waiting.begin() : member.waiting.end(), std::move(entry));
     return absl::OkStatus();
   }
-  FAIRWAY_RETURN_IF_ERROR(head_.Append(std::move(entry)).status());
+  FAIRWAY_ASSIGN_OR_RETURN(member.last, head_.Append(std::move(entry)));
   End& end = EndOf(member);
   if (Leaves(end)) SetDue(end);
   return absl::OkStatus();
@@ -189,16 +192,17 @@ void IslandLinks::BeginMember(ExecutorId id, Member& member,
     // A relay sent it entries until now. It must close that link before it gets others.
     member.asks = true;
     member.before.reset();
-    v1::LogParent parent;
-    parent.set_version(head_.version());
-    parents_.emplace_back(id, std::move(parent));
+    TellParent(id, member, {});
   } else if (member.link != nullptr) {
     Expect(head_.Keep(*member.child, had ? std::move(*had) : LogOutbox::Standing()));
   } else if (had && !Planted(Bug::kForgetCut)) {
     member.before = std::move(*had);
   }
-  for (NewLogEntry& entry : std::exchange(member.waiting, {}))
-    Expect(head_.Append(std::move(entry)).status());
+  for (NewLogEntry& entry : std::exchange(member.waiting, {})) {
+    const absl::StatusOr<LogNumber> number = head_.Append(std::move(entry));
+    Expect(number.status());
+    if (number.ok()) member.last = *number;
+  }
   SetDue(EndOf(member));
 }
 
@@ -217,16 +221,22 @@ void IslandLinks::SendAll(Clock::time_point now, LinkTraffic& sent) {
   Send(now, sent);
   const bool lingering = !Planted(Bug::kKeepLingering);
   for (auto& [id, member] : members_) {
-    NoteProgress(member, now);
+    NoteProgress(id, member, now);
     SendTo(member, lingering, sent);
   }
   for (const auto& [id, relay] : relays_) SendTo(relay, lingering, sent);
 }
 
-void IslandLinks::NoteProgress(Member& member, Clock::time_point now) const {
-  const LogNumber applied = member.child ? head_.outbox(*member.child).applied() : 0;
-  const bool open =
-      member.child ? head_.outbox(*member.child).entries() > 0 : !member.waiting.empty();
+void IslandLinks::NoteProgress(ExecutorId id, Member& member, Clock::time_point now) const {
+  LogNumber applied = 0;
+  bool open = !member.waiting.empty();
+  if (member.child) {
+    applied = head_.outbox(*member.child).applied();
+    open = head_.outbox(*member.child).entries() > 0;
+  } else if (member.above != nullptr) {
+    applied = head_.floor(id.value);
+    open = member.last > applied;
+  }
   if (member.moved && open && applied == member.moved_to) return;
   member.moved = now;
   member.moved_to = applied;
@@ -244,7 +254,9 @@ LinkHealth IslandLinks::Health(ExecutorId executor, Clock::time_point now) const
     health.open_entries = member.waiting.size();
     for (const NewLogEntry& entry : member.waiting) health.open_bytes += entry.body_bytes();
   }
-  if (health.open_entries > 0 && member.moved)
+  const bool open = health.open_entries > 0 ||
+                    (member.above != nullptr && member.last > head_.floor(executor.value));
+  if (open && member.moved)
     health.still = std::chrono::duration_cast<std::chrono::milliseconds>(now - *member.moved);
   return health;
 }

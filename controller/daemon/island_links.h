@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,8 @@ struct IslandLinksOptions {
   std::chrono::milliseconds relay_patience{1000};
   // Bytes that a relay may have not applied.
   size_t relay_bytes = 32 << 20;
+  // Returns what proves a child to its relay; not to be guessed. Needed if there are relays.
+  std::function<std::string()> secret = nullptr;
   // How long a relay that was in trouble is not chosen, and an executor that was in trouble with
   // its relay has none.
   std::chrono::seconds trouble_pause{60};
@@ -57,8 +60,8 @@ class IslandLinks {
 
   // Makes an executor that has just registered a member. It gets the entries that are appended for
   // it from now on, and none from before. The next version sends them. `link` must live until
-  // Leave. The executor must not be a member yet. `incarnation`: what it says to its relay.
-  void Join(ExecutorId executor, Link* link, Incarnation incarnation = {});
+  // Leave. The executor must not be a member yet. `incarnation`, `worker`: as its relay knows it.
+  void Join(ExecutorId executor, Link* link, Incarnation incarnation = {}, std::string worker = {});
   // Sends the executor nothing more. Entries that it has not ended concern nobody any more. Does
   // nothing if the executor is no member.
   void Leave(ExecutorId executor);
@@ -71,19 +74,21 @@ class IslandLinks {
   // its registration should end.
   absl::Status Resume(ExecutorId executor, Link* link, uint64_t version, LogNumber applied);
 
-  // A supervisor whose host has `host` as executor can run a relay. `link`: to the supervisor; it
-  // must live until RelayDown.
+  // The worker whose executor is `host` has a relay. `link`: to the relay; it must live until
+  // RelayDown.
   void RelayUp(ExecutorId host, Link* link, Incarnation incarnation, std::string endpoint);
-  // Its link has ended, or the host's executor is forgotten. Does nothing if it is not up.
+  // Its link has ended, or the executor is forgotten. Does nothing if it is not up.
   void RelayDown(ExecutorId host);
   // A member that had a relay asks the controller for its entries. FAILED_PRECONDITION,
   // INVALID_ARGUMENT: as Resume. Then its registration should end.
   absl::Status Ask(ExecutorId executor, const v1::LogAsk& ask);
   // A report of the log from a relay. INVALID_ARGUMENT: as Take. Then the relay should go down.
   absl::Status TakeFromRelay(ExecutorId host, std::string_view report, Clock::time_point now);
-  // A relay says that a child needs another parent. Returns the executor whose registration should
-  // end, because it cannot go on, if it is one.
-  std::optional<ExecutorId> TakeTrouble(const v1::RelayTrouble& trouble, Clock::time_point now);
+  // The relay of this host says that a child needs another parent; of others' children it is not
+  // heard. Returns the executor whose registration should end, because it cannot go on, if it is
+  // one.
+  std::optional<ExecutorId> TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble,
+                                        Clock::time_point now);
   // Whom to tell who its parent is, in numbered messages. Call it after each Send.
   std::vector<std::pair<ExecutorId, v1::LogParent>> TakeParents() {
     return std::exchange(parents_, {});
@@ -111,10 +116,16 @@ class IslandLinks {
   // ticks.
   void SendAll(Clock::time_point now, LinkTraffic& sent);
 
-  // How the member keeps up, but for its round trips and resumed links. Of one below a relay
-  // nothing is known.
+  // How the member keeps up, but for its round trips and resumed links, and for the open entries of
+  // one below a relay (OpenBelowRelays).
   LinkHealth Health(ExecutorId executor, Clock::time_point now) const;
 
+  // The number and bytes of open entries of each member below a relay. Walks all open entries.
+  std::map<ExecutorId, std::pair<size_t, size_t>> OpenBelowRelays() const;
+  // The tree of the present version.
+  const TreePlan& plan() const { return plan_; }
+  // Executors that were told of another parent than they had.
+  uint64_t moves() const { return moves_; }
   // The number of entries that are not concluded, with those that wait for a version.
   size_t open() const;
   // The bytes of these that somebody is charged for. For tests.
@@ -136,6 +147,7 @@ class IslandLinks {
   };
   struct Relay : End {
     Incarnation incarnation;
+    std::string secret;
     std::string endpoint;
     bool placed = false;           // it has a task; if it is no child, below another relay
     Clock::time_point heard;       // its last report of the present version; at first, its begin
@@ -143,6 +155,8 @@ class IslandLinks {
   };
   struct Member : End {
     Incarnation incarnation;
+    std::string secret;
+    std::string worker;
     // Entries up to this number were for the executor's earlier registrations.
     LogNumber joined = 0;
     bool known = false;  // in the present version; otherwise the member joined later
@@ -158,9 +172,13 @@ class IslandLinks {
     // tick counts as one.
     std::optional<Clock::time_point> moved;
     LogNumber moved_to = 0;
+    LogNumber last = 0;                 // the last entry for it
+    std::optional<std::string> parent;  // endpoint, as it was told; empty: the controller
   };
   void SetDue(End& end);
-  void NoteProgress(Member& member, Clock::time_point now) const;
+  // Tells an executor who its parent is.
+  void TellParent(ExecutorId id, Member& member, const std::string& endpoint);
+  void NoteProgress(ExecutorId id, Member& member, Clock::time_point now) const;
   // On which link its entries leave.
   static End& EndOf(Member& member) {
     return member.above != nullptr ? static_cast<End&>(*member.above) : member;
@@ -199,6 +217,7 @@ class IslandLinks {
   std::vector<End*> due_;  // with a frame to send, in the order in which that was known
   std::vector<std::pair<ExecutorId, v1::LogParent>> parents_;  // to be told
   uint64_t troubles_ = 0;
+  uint64_t moves_ = 0;
 };
 
 }  // namespace fairway

@@ -15,6 +15,7 @@ void IslandLinks::RelayUp(ExecutorId host, Link* link, Incarnation incarnation,
   if (relay.link == link || (Planted(Bug::kLostRelayStays) && relay.placed)) return;
   relay.link = link;
   relay.incarnation = incarnation;
+  relay.secret = options_.secret();
   relay.endpoint = std::move(endpoint);
   if (members_.size() > options_.fanout) version_due_ = true;
 }
@@ -65,9 +66,14 @@ v1::RelayTask IslandLinks::TaskOf(size_t relay, const std::string& parent) const
   v1::RelayTask out;
   out.set_version(head_.version());
   out.set_parent(parent);
-  const auto add = [&](Incarnation incarnation, const LogChild& below) {
+  out.set_secret(relays_.at(ExecutorId(plan_.relays[relay].host)).secret);
+  const auto add = [&](Incarnation incarnation, const std::string& secret, ExecutorId executor,
+                       const LogChild& below) {
     v1::RelayTask::Child* const child = out.add_children();
     child->set_incarnation(incarnation.value);
+    child->set_secret(secret);
+    if (const auto it = members_.find(executor); it != members_.end())
+      child->set_worker(it->second.worker);
     for (const LogMember& member : below.live) {
       v1::RelayTask::Member* const one = child->add_below();
       one->set_executor(member.executor);
@@ -77,11 +83,13 @@ v1::RelayTask IslandLinks::TaskOf(size_t relay, const std::string& parent) const
   };
   for (const ExecutorIndex executor : plan_.relays[relay].executors) {
     const Member& member = members_.at(ExecutorId(executor));
-    add(member.incarnation, {{{executor, member.joined}}})->set_floor(head_.floor(executor));
+    add(member.incarnation, member.secret, ExecutorId(executor), {{{executor, member.joined}}})
+        ->set_floor(head_.floor(executor));
   }
   for (const size_t below : plan_.relays[relay].relays) {
-    const Relay& other = relays_.at(ExecutorId(plan_.relays[below].host));
-    add(other.incarnation, Below(below))->set_relay(true);
+    const ExecutorId host(plan_.relays[below].host);
+    const Relay& other = relays_.at(host);
+    add(other.incarnation, other.secret, host, Below(below))->set_relay(true);
   }
   return out;
 }
@@ -117,14 +125,36 @@ void IslandLinks::PlaceBelow(size_t index, Relay* top, const std::string& parent
   v1::FromController task;
   *task.mutable_relay_task() = TaskOf(index, parent);
   if (relay.link != nullptr) relay.link->Send(PackFrame(task));
-  v1::LogParent to;
-  to.set_version(head_.version());
-  to.set_endpoint(relay.endpoint);
   for (const ExecutorIndex executor : plan.executors) {
-    members_.at(ExecutorId(executor)).above = top;
-    parents_.emplace_back(ExecutorId(executor), to);
+    Member& member = members_.at(ExecutorId(executor));
+    member.above = top;
+    TellParent(ExecutorId(executor), member, relay.endpoint);
   }
   for (const size_t below : plan.relays) PlaceBelow(below, top, relay.endpoint);
+}
+
+void IslandLinks::TellParent(ExecutorId id, Member& member, const std::string& endpoint) {
+  if (member.parent && *member.parent != endpoint) ++moves_;
+  member.parent = endpoint;
+  v1::LogParent parent;
+  parent.set_version(head_.version());
+  parent.set_endpoint(endpoint);
+  if (!endpoint.empty()) parent.set_secret(member.secret);
+  parents_.emplace_back(id, std::move(parent));
+}
+
+std::map<ExecutorId, std::pair<size_t, size_t>> IslandLinks::OpenBelowRelays() const {
+  std::map<ExecutorId, std::pair<size_t, size_t>> out;
+  if (plan_.relays.empty()) return out;
+  for (const auto& [number, entry] : head_.log().open()) {
+    if (!entry->header.set.is_one()) continue;
+    const auto it = members_.find(ExecutorId(entry->header.set.index()));
+    if (it == members_.end() || it->second.above == nullptr) continue;
+    auto& [entries, bytes] = out[it->first];
+    ++entries;
+    bytes += entry->body_bytes();
+  }
+  return out;
 }
 
 absl::Status IslandLinks::Ask(ExecutorId executor, const v1::LogAsk& ask) {
@@ -164,17 +194,21 @@ void IslandLinks::NoteTrouble(Clock::time_point& well_after, Clock::time_point n
   ++troubles_;
 }
 
-std::optional<ExecutorId> IslandLinks::TakeTrouble(const v1::RelayTrouble& trouble,
+std::optional<ExecutorId> IslandLinks::TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble,
                                                    Clock::time_point now) {
   if (trouble.version() != head_.version() || Planted(Bug::kTroubleUnheard)) return std::nullopt;
-  for (auto& [id, member] : members_) {
-    if (member.above == nullptr || member.incarnation.value != trouble.incarnation()) continue;
-    if (trouble.behind()) return id;
-    if (member.well_after <= now) NoteTrouble(member.well_after, now);
+  const auto from = std::ranges::find(plan_.relays, host.value, &TreePlan::Relay::host);
+  if (from == plan_.relays.end()) return std::nullopt;
+  for (const ExecutorIndex executor : from->executors) {
+    const auto it = members_.find(ExecutorId(executor));
+    if (it == members_.end() || it->second.incarnation.value != trouble.incarnation()) continue;
+    if (trouble.behind()) return it->first;
+    if (it->second.well_after <= now) NoteTrouble(it->second.well_after, now);
   }
-  for (auto& [host, relay] : relays_) {
-    if (relay.placed && relay.incarnation.value == trouble.incarnation() && relay.well_after <= now)
-      NoteTrouble(relay.well_after, now);
+  for (const size_t below : from->relays) {
+    const auto it = relays_.find(ExecutorId(plan_.relays[below].host));
+    if (it == relays_.end() || it->second.incarnation.value != trouble.incarnation()) continue;
+    if (it->second.well_after <= now) NoteTrouble(it->second.well_after, now);
   }
   return std::nullopt;
 }

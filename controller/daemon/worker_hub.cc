@@ -90,8 +90,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (!Planted(Bug::kReportsAreSilence) || peer.role == Role::kNew) peer.heard = now_();
   if (frame.type == kLogReportFrame && peer.role == Role::kExecutor)
     return OnLogReport(peer, frame);
-  if (frame.type == kLogReportFrame && peer.role == Role::kSupervisor)
-    return OnRelayReport(peer, frame);
+  if (frame.type == kLogReportFrame && peer.role == Role::kRelay) return OnRelayReport(peer, frame);
   if (peer.role == Role::kSupervisor && frame.payload.size() > kParsedAtOnce &&
       options_.off_loop != nullptr)
     return TakeLarge(peer, std::move(frame));
@@ -106,6 +105,7 @@ void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& fr
   using Kind = v1::ToController::MessageCase;
   if (peer.role == Role::kNew) return OnFirst(peer, message);
   if (peer.role == Role::kPulse) return;  // a pulse carries no messages
+  if (peer.role == Role::kRelay) return OnRelayMessage(peer, message);
   const bool executor = peer.role == Role::kExecutor;
   if (executor) {
     const absl::StatusOr<bool> fresh = executors_[peer.executor]->kept.Take(frame);
@@ -140,13 +140,12 @@ void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& fr
     case Kind::kLogAsk:
       if (executor) return OnLogAsk(peer, message.log_ask());
       break;
-    case Kind::kRelayTrouble:
-      if (!executor) return OnRelayTrouble(peer, message.relay_trouble());
-      break;
     case Kind::kRegisterExecutor:
     case Kind::kResumeExecutor:
     case Kind::kRegisterWorker:
     case Kind::kPulse:
+    case Kind::kRegisterRelay:
+    case Kind::kRelayTrouble:
     case Kind::MESSAGE_NOT_SET:
       break;
   }
@@ -160,12 +159,14 @@ void WorkerHub::Malformed(Peer& peer, const absl::Status& status) {
   const Role role = peer.role;
   Finish(peer);
   if (role == Role::kSupervisor) SupervisorEnded(peer);
+  if (role == Role::kRelay) RelayEnded(peer);
 }
 
 std::optional<std::string> WorkerHub::WorkerOf(const v1::ToController& message) const {
   if (message.has_register_executor()) return message.register_executor().spec().worker();
   if (message.has_register_worker()) return message.register_worker().worker();
   if (message.has_pulse()) return message.pulse().worker();
+  if (message.has_register_relay()) return message.register_relay().worker();
   if (!message.has_resume_executor()) return std::nullopt;
   const auto executor = executors_.find(ExecutorId(message.resume_executor().executor()));
   if (executor == executors_.end()) return std::nullopt;
@@ -185,6 +186,7 @@ void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
   if (message.has_resume_executor()) return OnResumeExecutor(peer, message.resume_executor());
   if (message.has_register_worker()) return OnRegisterWorker(peer, message.register_worker());
   if (message.has_pulse()) return OnPulse(peer, message.pulse());
+  if (message.has_register_relay()) return OnRegisterRelay(peer, message.register_relay());
   FencePeer(peer, "the first message on a link must be a registration");
 }
 
@@ -271,7 +273,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   std::unique_ptr<Island>& island = islands_[spec->island];
   if (island == nullptr) island.reset(new Island{IslandLinks(options_.links)});
   executor->island = island.get();
-  island->links.Join(*id, peer.link.get(), spec->incarnation);
+  island->links.Join(*id, peer.link.get(), spec->incarnation, spec->worker);
   OfferRelay(spec->worker);
   SendSoon(*island);
   for (Early& one : early) Send(one.executor, std::move(one.command), std::move(one.payer));
@@ -316,8 +318,6 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   supervisor->host = message.host();
   supervisor->pid = message.pid();
   supervisor->has_compiler = message.has_compiler();
-  supervisor->incarnation = Incarnation(message.incarnation());
-  supervisor->relay_endpoint = message.relay_endpoint();
   const Executor* const executor = FindExecutor(message.worker());
   supervisor->belongs = executor != nullptr && IsUp(*executor);
   peer.role = Role::kSupervisor;
@@ -330,7 +330,6 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
   registered->set_deadline_ms(options_.deadline.count());
   Reply(peer, reply);
-  OfferRelay(message.worker());
   spdlog::info("worker {} is connected: {}, host {}, pid {}{}", message.worker(), message.island(),
                message.host(), message.pid(), message.has_compiler() ? ", with a compiler" : "");
 }
@@ -404,6 +403,7 @@ void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
         peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)),
         /*cut=*/true);
   }
+  if (role == Role::kRelay) RelayEnded(peer);
   if (role == Role::kSupervisor) {
     SupervisorEnded(peer);
     spdlog::warn("worker {} is disconnected{}{}", peer.worker, status.ok() ? "" : ": ",
@@ -419,7 +419,6 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
   const auto it = supervisors_.find(peer.worker);
   if (it == supervisors_.end() || it->second->peer != peer.number) return;
   supervisors_.erase(it);
-  DropRelay(peer.worker);
   LoseIfAlone(peer.worker);
   std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> failed;
   for (auto c = compilations_.begin(); c != compilations_.end();) {

@@ -66,11 +66,18 @@ struct WorkerHub::Supervisor {
   std::string host;
   int64_t pid = 0;
   bool has_compiler = false;
-  Incarnation incarnation;
-  std::string relay_endpoint;  // empty: it runs no relay
   // Its executor is up, or was since the supervisor connected. So the executor was not refused: the
   // worker belongs to its island, and compiles for the platform that the executor registered.
   bool belongs = false;
+};
+
+struct WorkerHub::RelayRecord {
+  uint64_t peer = 0;
+  std::string host;
+  int64_t pid = 0;
+  Incarnation incarnation;
+  std::string endpoint;
+  LinkTraffic passed_on;  // as its last heartbeat says
 };
 
 struct WorkerHub::Compilation {

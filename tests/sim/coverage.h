@@ -95,6 +95,7 @@ class Coverage {
                                          "relay below a relay",
                                          "relay lost",
                                          "relay stopped",
+                                         "relay killed",
                                          "links of a relay cut",
                                          "hosts cannot reach each other",
                                          "frame doubled",

@@ -63,11 +63,15 @@ void World::HurtRelay() {
   }
   Host& host = victim->host();
   const int64_t kind = random.Below(100);
-  if (kind < 35) {
+  if (kind < 30) {
     host.relay().Stop(random.Between(kSecond / 10, 60 * kSecond));
+  } else if (kind < 45) {
+    host.relay().Kill();
   } else if (kind < 55) {
     Count("links of a relay cut");
     pipes->CutAll(host);
+    if (random.Percent(50))
+      host.relay().CutLink(random.Percent(50), random.Between(1, kSecond / 2));
   } else if (kind < 80) {
     Count("hosts cannot reach each other");
     pipes->Block(host, random.Pick(of_island)->host(), random.Between(kSecond / 10, 60 * kSecond));

@@ -35,7 +35,7 @@ void Host::Start() {
   world_.Trace("{}: its supervisor starts", worker());
   link_life_.emplace();
   account_.emplace(ExecutorAccount::Options());
-  relay_.Start(SupervisorIncarnation());
+  relay_.Start();
   Dial();
   StartExecutor(world_.random.Between(1, 1000));
 }
@@ -112,8 +112,7 @@ void Host::Dial() {
     registration->set_protocol(kLinkProtocol);
     registration->set_worker(worker());
     registration->set_island(island());
-    registration->set_incarnation(SupervisorIncarnation());
-    if (world_.config.fanout > 0) registration->set_relay_endpoint(worker());
+    registration->set_incarnation(static_cast<uint64_t>(pid_));
     registration->set_host("host of " + worker());
     registration->set_pid(pid_);
     registration->set_has_compiler(compiles_);
@@ -160,8 +159,6 @@ void Host::Beat(const std::shared_ptr<Wire>& wire) {
 void Host::OnFrame(Wire& wire, const Frame& frame) {
   if (asleep_)
     return waiting_.push_back([this, w = wire.shared_from_this(), frame] { OnFrame(*w, frame); });
-  if (frame.type == kLogFrame && &wire == link_.get())
-    return relay_.OnControllerFrame(frame.payload);
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker(), Describe(status));
@@ -183,8 +180,6 @@ void Host::OnFrame(Wire& wire, const Frame& frame) {
       link_life_->Registered(message.worker_registered().heartbeat_interval_ms(),
                              message.worker_registered().deadline_ms());
       return Beat(link_);
-    case v1::FromController::kRelayTask:
-      return relay_.OnTask(message.relay_task());
     case v1::FromController::kKillExecutor:
       return Kill(message.kill_executor());
     case v1::FromController::kCompileRequest:
@@ -212,7 +207,6 @@ void Host::OnEnd(Wire& wire) {
   } else if (&wire == link_.get()) {
     link_ = nullptr;
     registered_ = false;  // the pulse stays
-    relay_.ControllerEnded();
     account_->LinkEnded();
     Dial();
   } else {

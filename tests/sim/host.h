@@ -31,11 +31,6 @@ class Host final : public FarSide {
 
   bool alive() const { return alive_; }
   RelayHost& relay() { return relay_; }
-  // On the supervisor's link, if there is one.
-  void SendToController(Frame frame) {
-    if (link_ != nullptr && registered_) link_->Send(std::move(frame));
-  }
-
   // Starts the supervisor, which starts the executor.
   void Start();
   // Both processes end at once, and start again after `back`.
@@ -80,10 +75,6 @@ class Host final : public FarSide {
       if (asleep_) return waiting_.push_back(std::move(run));
       run();
     });
-  }
-  // Unlike those of executors.
-  uint64_t SupervisorIncarnation() const {
-    return (uint64_t{1} << 40) + static_cast<uint64_t>(pid_);
   }
   void Dial();
   void DialPulse();

@@ -82,7 +82,7 @@ void Wire::Send(const v1::ToController& message) { Send(PackFrame(message)); }
 
 void Wire::Send(Frame frame) {
   if (far_ == nullptr || cut_) return;
-  const bool of_relay = far_ == &host_ && frame.type == kLogReportFrame;
+  const bool of_relay = far_ == &host_.relay() && frame.type == kLogReportFrame;
   const bool beat = IsBeat(frame) || of_relay;
   Up(beat, [this, frame = std::move(frame)]() mutable {
     if (closing_ || hub_->on_frame == nullptr) return;

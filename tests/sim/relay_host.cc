@@ -13,42 +13,137 @@ constexpr int64_t kRelayRedial = 20 * kMillisecond;
 
 }  // namespace
 
-// The supervisor's link, as its relay uses it.
+// The link to the controller.
 class RelayHost::ToController final : public Link {
  public:
-  explicit ToController(Host& host) : host_(host) {}
-  void Send(Frame frame) override { host_.SendToController(std::move(frame)); }
+  explicit ToController(RelayHost& relay) : relay_(relay) {}
+  void Send(Frame frame) override {
+    if (relay_.wire_ != nullptr) relay_.wire_->Send(std::move(frame));
+  }
   size_t queued_bytes() const override { return 0; }
   void Close() override {}
   std::string peer() const override { return "the controller"; }
 
  private:
-  Host& host_;
+  RelayHost& relay_;
 };
 
 RelayHost::RelayHost(World& world, Host& host)
-    : world_(world), host_(host), controller_(std::make_unique<ToController>(host)) {}
+    : world_(world), host_(host), controller_(std::make_unique<ToController>(*this)) {}
 RelayHost::~RelayHost() = default;
 
-void RelayHost::Start(uint64_t incarnation) {
+void RelayHost::Start() {
   if (world_.config.fanout == 0) return;
+  pid_ = world_.next_pid++;
   RelayOptions options;
-  options.self = Incarnation(incarnation);
+  options.self = Incarnation((uint64_t{1} << 40) + static_cast<uint64_t>(pid_));  // no executor's
   options.patience = world_.config.relay_patience;
   options.link_bytes = world_.config.relay_link_bytes;
   options.limits.child_bytes = world_.config.relay_child_bytes;
   options.limits.frame_bytes = world_.config.relay_link_bytes;
   core_.emplace(options, this);
+  link_life_.emplace();
   Tick(++life_);
+  Dial();
 }
 
 void RelayHost::Die() {
   ++life_;
+  if (wire_ != nullptr) std::exchange(wire_, nullptr)->HangUp();
   core_.reset();
   children_.clear();
   parent_.reset();
   waiting_.clear();
   stopped_ = false;
+}
+
+void RelayHost::Kill() {
+  if (!core_) return;
+  world_.Count("relay killed");
+  world_.Trace("the relay of {} is killed", host_.worker());
+  Die();
+  world_.queue.After(world_.random.Between(kSecond / 10, 5 * kSecond), [this, life = life_] {
+    if (life == life_ && host_.alive()) Start();
+  });
+}
+
+void RelayHost::CutLink(bool hub_first, int64_t later) {
+  if (wire_ != nullptr) wire_->Cut(hub_first, later);
+}
+
+void RelayHost::Dial() {
+  const int64_t pause = kMillisecond * link_life_->NextPause().count();
+  world_.InBackground(pause + world_.LinkDelay(), [this, life = life_] {
+    if (life != life_) return;
+    Do([this, life] {
+      if (life != life_ || wire_ != nullptr) return;
+      if (world_.controller == nullptr || host_.silent()) return Dial();
+      wire_ = std::make_shared<Wire>(world_, host_, this);
+      wire_->Open();
+      v1::ToController message;
+      v1::RegisterRelay* const registration = message.mutable_register_relay();
+      registration->set_protocol(kLinkProtocol);
+      registration->set_worker(host_.worker());
+      registration->set_incarnation((uint64_t{1} << 40) + static_cast<uint64_t>(pid_));
+      registration->set_endpoint(host_.worker() + ":1");
+      registration->set_host("host of " + host_.worker());
+      registration->set_pid(pid_);
+      wire_->Send(message);
+    });
+  });
+}
+
+void RelayHost::Beat(const std::shared_ptr<Wire>& wire) {
+  Do([this, wire] {
+    if (wire != wire_) return;
+    const LinkLife::Beat beat = link_life_->NextBeat(world_.Time());
+    wire->CheckPatience(beat.give_up, *link_life_, went_on_at_);
+    if (beat.give_up) {
+      wire->HangUp();
+      return OnEnd(*wire);
+    }
+    v1::ToController message;
+    message.mutable_heartbeat()->set_sequence(beat.sequence);
+    wire->Send(message);
+    world_.InBackground(kMillisecond * link_life_->interval().count(),
+                        [this, wire] { Beat(wire); });
+  });
+}
+
+void RelayHost::OnFrame(Wire& wire, const Frame& frame) {
+  Do([this, of = wire.shared_from_this(), frame] { OnController(of, frame); });
+}
+
+void RelayHost::OnController(const std::shared_ptr<Wire>& wire, const Frame& frame) {
+  if (wire != wire_) return;
+  link_life_->Heard(world_.Time());
+  if (frame.type == kLogFrame) return OnControllerFrame(frame.payload);
+  v1::FromController message;
+  if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
+    return world_.Broken("codec", "the relay of {}: {}", host_.worker(), Describe(status));
+  switch (message.message_case()) {
+    case v1::FromController::kHeartbeatAck:
+      return;
+    case v1::FromController::kWorkerRegistered:
+      link_life_->Registered(message.worker_registered().heartbeat_interval_ms(),
+                             message.worker_registered().deadline_ms());
+      return Beat(wire);
+    case v1::FromController::kRelayTask:
+      return OnTask(message.relay_task());
+    default:
+      world_.Broken("link", "the relay of {} gets {}", host_.worker(), message.ShortDebugString());
+  }
+}
+
+void RelayHost::OnEnd(Wire& wire) {
+  Do([this, of = wire.shared_from_this()] {
+    if (of != wire_) return;
+    wire_ = nullptr;
+    ++task_;
+    if (core_->version() > 0) world_.Count("relay lost");
+    core_->Stop();
+    Dial();
+  });
 }
 
 void RelayHost::Stop(int64_t time) {
@@ -58,6 +153,7 @@ void RelayHost::Stop(int64_t time) {
   world_.queue.After(time, [this, life = life_] {
     if (life != life_) return;
     stopped_ = false;
+    went_on_at_ = world_.queue.now();
     world_.Trace("the relay of {} goes on", host_.worker());
     while (!waiting_.empty() && !stopped_) {
       Event run = std::move(waiting_.front());
@@ -97,35 +193,22 @@ void RelayHost::Bury(std::unique_ptr<Link> link) {
 }
 
 void RelayHost::OnTask(const v1::RelayTask& task) {
-  Do([this, task] {
-    ++task_;
-    world_.Trace("{} relays to {} children in version {}, below {}", host_.worker(),
-                 task.children_size(), task.version(),
-                 task.parent().empty() ? "the controller" : task.parent());
-    if (!task.children().empty()) {
-      world_.Count(task.parent().empty() ? "relay of the controller" : "relay below a relay");
-    }
-    const absl::Status status = core_->OnTask(task, controller_.get(), world_.Time());
-    if (!status.ok()) world_.Broken("link", "a task of {}: {}", host_.worker(), Describe(status));
-    Check();
-  });
+  ++task_;
+  world_.Trace("{} relays to {} children in version {}, below {}", host_.worker(),
+               task.children_size(), task.version(),
+               task.parent().empty() ? "the controller" : task.parent());
+  if (!task.children().empty())
+    world_.Count(task.parent().empty() ? "relay of the controller" : "relay below a relay");
+  const absl::Status status = core_->OnTask(task, controller_.get(), world_.Time());
+  if (!status.ok()) world_.Broken("link", "a task of {}: {}", host_.worker(), Describe(status));
+  Check();
 }
 
 void RelayHost::OnControllerFrame(const std::string& frame) {
-  Do([this, frame] {
-    if (!core_->parent().empty()) return;
-    if (const absl::Status status = core_->FromParent(frame, world_.Time()); !status.ok())
-      world_.Broken("link", "a frame to the relay of {}: {}", host_.worker(), Describe(status));
-    Check();
-  });
-}
-
-void RelayHost::ControllerEnded() {
-  Do([this] {
-    ++task_;
-    if (core_->version() > 0) world_.Count("relay lost");
-    core_->Stop();
-  });
+  if (!core_->parent().empty()) return;
+  if (const absl::Status status = core_->FromParent(frame, world_.Time()); !status.ok())
+    world_.Broken("link", "a frame to the relay of {}: {}", host_.worker(), Describe(status));
+  Check();
 }
 
 void RelayHost::Accept(std::unique_ptr<Link> link) {
@@ -199,7 +282,7 @@ void RelayHost::Tell(v1::RelayTrouble trouble) {
                trouble.reason());
   v1::ToController message;
   *message.mutable_relay_trouble() = std::move(trouble);
-  host_.SendToController(PackFrame(message));
+  controller_->Send(PackFrame(message));
 }
 
 }  // namespace fairway::sim

@@ -119,14 +119,15 @@ void Pipes::CutAll(const Host& host) {
   }
 }
 
-std::unique_ptr<Link> Pipes::Dial(Host& from, const std::string& worker) {
+std::unique_ptr<Link> Pipes::Dial(Host& from, const std::string& endpoint) {
+  const std::string worker = endpoint.substr(0, endpoint.find(':'));
   Machine* const machine = world_.FindMachine(worker);
   if (machine == nullptr) {
     world_.Broken("link", "{} dials {}, which is no worker", from.worker(), worker);
     return nullptr;
   }
   Host& to = machine->host();
-  if (from.silent() || to.silent() || !to.alive() || Blocked(from, to)) return nullptr;
+  if (from.silent() || to.silent() || !to.relay().alive() || Blocked(from, to)) return nullptr;
   std::erase_if(pipes_, [](const auto& pipe) { return pipe.expired(); });
   const auto pipe = std::make_shared<Pipe>(world_, from, to);
   pipes_.push_back(pipe);

@@ -55,8 +55,8 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
 class Pipes {
  public:
   explicit Pipes(World& world) : world_(world) {}
-  // Connects to the relay of a worker. nullptr: it cannot be reached now, or takes no links.
-  std::unique_ptr<Link> Dial(Host& from, const std::string& worker);
+  // Connects to a relay. nullptr: it cannot be reached now, or takes no links.
+  std::unique_ptr<Link> Dial(Host& from, const std::string& endpoint);
   void CutAll(const Host& host);
   // The two hosts cannot reach each other for this time.
   void Block(const Host& a, const Host& b, int64_t time);

@@ -87,6 +87,7 @@ bool Registration::Follow(const v1::LogParent& parent) {
   if (parent.version() <= tree_) return false;
   tree_ = parent.version();
   relay_ = parent.endpoint();
+  secret_ = parent.secret();
   return true;
 }
 
@@ -96,6 +97,7 @@ v1::LogAsk Registration::AskLog(Incarnation incarnation) {
   ask.set_version(tree_);
   ask.set_incarnation(incarnation.value);
   ask.set_applied(inbox_->applied());
+  ask.set_secret(secret_);
   return ask;
 }
 

@@ -108,7 +108,8 @@ class Registration {
   std::optional<CommandInbox> inbox_;  // from when it was accepted
   KeptFrames kept_;
   std::string relay_;
-  uint64_t tree_ = 0;  // the version in which relay_ is its parent; 0: it has heard of none
+  std::string secret_;  // for relay_
+  uint64_t tree_ = 0;   // the version in which relay_ is its parent; 0: it has heard of none
   uint32_t self_ = 0;
   uint64_t controller_ = 0;  // its incarnation
   std::chrono::milliseconds grace_{0};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker's supervisor does as a relay of its island's log (docs/design/0066-relays.md):
+// What a worker's relay does for its island's log (docs/design/0066-relays.md):
 // takes its task from the controller, passes entries on to its children, merges their reports, and
 // notices children that need another parent. A pure state machine: the shell has the connections.
-#ifndef FAIRWAY_WORKER_SUPERVISOR_RELAY_CORE_H_
-#define FAIRWAY_WORKER_SUPERVISOR_RELAY_CORE_H_
+#ifndef FAIRWAY_WORKER_RELAY_RELAY_CORE_H_
+#define FAIRWAY_WORKER_RELAY_RELAY_CORE_H_
 
 #include <chrono>
 #include <cstddef>
@@ -67,7 +67,7 @@ class RelayCore {
 
   // A frame from a child: first its LogAsk, then reports. On an error the link is over.
   // FAILED_PRECONDITION: not yet, or not any more in this version; the child should hear of another
-  // parent, or dial again.
+  // parent, or dial again. PERMISSION_DENIED: it is not the child that it says it is.
   absl::Status FromChild(Link* link, const Frame& frame, Time now);
   void ChildEnded(const Link* link);
 
@@ -77,18 +77,26 @@ class RelayCore {
 
   uint64_t version() const { return log_ ? log_->version() : 0; }  // 0: it relays nothing
   size_t bytes() const { return log_ ? log_->bytes() : 0; }
+  // Frames and reports sent, and their bytes.
+  uint64_t sent_messages() const { return sent_messages_; }
+  uint64_t sent_bytes() const { return sent_bytes_; }
+  // Whether a child has this link.
+  bool IsChild(const Link* link) const { return ChildOf(link).has_value(); }
   // INTERNAL. For tests.
   absl::Status CheckInvariants() const;
 
  private:
   struct Child {
     Incarnation incarnation;
+    std::string secret;
+    std::string worker;
     bool relay = false;
     Link* link = nullptr;
     Time heard{0};      // its last report, or when its link came or ended
     bool told = false;  // the controller knows that it needs another parent
   };
   absl::Status OnAsk(Link* link, const v1::LogAsk& ask, Time now);
+  void Send(Link* link, std::string payload, uint8_t type);
   void Pump(uint32_t child);
   void PumpAll();
   void ReportUp();
@@ -100,11 +108,14 @@ class RelayCore {
   RelayActions* const actions_;
   std::optional<LogRelay> log_;  // of the present task
   std::string parent_;
+  std::string secret_;  // for the parent
   Link* parent_link_ = nullptr;
   std::vector<Child> children_;  // as numbered in log_
   size_t unreported_ = 0;        // bytes of frames since the last report
+  uint64_t sent_messages_ = 0;
+  uint64_t sent_bytes_ = 0;
 };
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_SUPERVISOR_RELAY_CORE_H_
+#endif  // FAIRWAY_WORKER_RELAY_RELAY_CORE_H_

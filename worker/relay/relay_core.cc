@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/supervisor/relay_core.h"
+#include "worker/relay/relay_core.h"
 
 #include <utility>
 
 #include "base/planted.h"
+#include "transport/frame.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -13,14 +14,16 @@ namespace {
 // (RelayOptions::link_bytes), so the parent hears of them before the link runs dry.
 constexpr size_t kAtOnce = 256 << 10;
 
-Frame LogFrameOf(std::string payload, uint8_t type) {
+}  // namespace
+
+void RelayCore::Send(Link* link, std::string payload, uint8_t type) {
   Frame frame;
   frame.type = type;
   frame.payload = std::move(payload);
-  return frame;
+  ++sent_messages_;
+  sent_bytes_ += kFrameHeaderBytes + frame.payload.size();
+  link->Send(std::move(frame));
 }
-
-}  // namespace
 
 void RelayCore::Stop() {
   for (const Child& child : children_) {
@@ -47,9 +50,11 @@ absl::Status RelayCore::OnTask(const v1::RelayTask& task, Link* controller, Time
                            LogRelay::Make(task.version(), std::move(below), options_.limits));
   log_.emplace(std::move(log));
   for (const v1::RelayTask::Child& child : task.children())
-    children_.push_back({Incarnation(child.incarnation()), child.relay(), nullptr, now, false});
+    children_.push_back({Incarnation(child.incarnation()), child.secret(), child.worker(),
+                         child.relay(), nullptr, now, false});
   unreported_ = 0;
   parent_ = task.parent();
+  secret_ = task.secret();
   if (parent_.empty()) {
     parent_link_ = controller;
   } else {
@@ -66,6 +71,7 @@ void RelayCore::ParentUp(Link* parent) {
   ask->set_version(log_->version());
   ask->set_incarnation(options_.self.value);
   ask->set_applied(log_->Ask());
+  ask->set_secret(secret_);
   parent->Send(PackFrame(message));
 }
 
@@ -115,8 +121,15 @@ absl::Status RelayCore::OnAsk(Link* link, const v1::LogAsk& ask, Time now) {
   while (child < children_.size() && children_[child].incarnation.value != ask.incarnation())
     ++child;
   if (child == children_.size())
-    return absl::FailedPreconditionError("this relay has no such child");
+    return Error(absl::StatusCode::kPermissionDenied,
+                 "it says that it is incarnation {}, which is no child of this relay",
+                 ask.incarnation());
   Child& asked = children_[child];
+  const std::optional<Subject> proved = link->subject();
+  if (ask.secret() != asked.secret || (proved && proved->name != asked.worker))
+    return Error(absl::StatusCode::kPermissionDenied,
+                 "it says that it is the {} of worker {}, but its proof is wrong",
+                 asked.relay ? "relay" : "executor", asked.worker);
   if (asked.told) return absl::FailedPreconditionError("it was given up");
   const absl::Status attached = log_->Attach(child, ask.applied());
   if (attached.code() == absl::StatusCode::kFailedPrecondition)
@@ -141,7 +154,7 @@ void RelayCore::Pump(uint32_t child) {
   Link* const link = children_[child].link;
   while (link != nullptr && outbox.connected() && link->queued_bytes() < options_.link_bytes &&
          (outbox.Urgent() || outbox.unsent_bytes() > 0))
-    link->Send(LogFrameOf(log_->Next(child), kLogFrame));
+    Send(link, log_->Next(child), kLogFrame);
 }
 
 void RelayCore::PumpAll() {
@@ -172,7 +185,7 @@ void RelayCore::ReportUp() {
   if (parent_link_ == nullptr || parent_link_->queued_bytes() >= options_.link_bytes) return;
   unreported_ = 0;
   do {
-    parent_link_->Send(LogFrameOf(EncodeLogReport(log_->Next()), kLogReportFrame));
+    Send(parent_link_, EncodeLogReport(log_->Next()), kLogReportFrame);
   } while (log_->HasNews());
 }
 
@@ -188,7 +201,7 @@ void RelayCore::Tick(Time now) {
   for (uint32_t child = 0; child < children_.size(); ++child) {
     if (children_[child].link != nullptr && log_->outbox(child).HasNews() &&
         children_[child].link->queued_bytes() == 0)
-      children_[child].link->Send(LogFrameOf(log_->Next(child), kLogFrame));
+      Send(children_[child].link, log_->Next(child), kLogFrame);
   }
   ReportUp();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/supervisor/relay_core.h"
+#include "worker/relay/relay_core.h"
 
 #include <memory>
 #include <string>
@@ -63,12 +63,17 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
     v1::RelayTask task;
     task.set_version(version);
     task.set_parent(parent);
+    task.set_secret("own");
     v1::RelayTask::Child* child = task.add_children();
     child->set_incarnation(11);
+    child->set_secret("s11");
+    child->set_worker("w1");
     child->set_floor(4);
     child->add_below()->set_executor(1);
     child = task.add_children();
     child->set_incarnation(22);
+    child->set_secret("s22");
+    child->set_worker("w2");
     child->set_relay(true);
     child->add_below()->set_executor(2);
     child->add_below()->set_executor(3);
@@ -79,6 +84,8 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
     message.mutable_log_ask()->set_version(version);
     message.mutable_log_ask()->set_incarnation(incarnation);
     message.mutable_log_ask()->set_applied(applied);
+    message.mutable_log_ask()->set_secret(secret_.empty() ? fmt::format("s{}", incarnation)
+                                                          : secret_);
     return relay_.FromChild(&link, PackFrame(message), now_);
   }
   absl::Status Report(TestLink& link, const LogReport& report) {
@@ -106,6 +113,7 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
   TestLink controller_, parent_, executor_, below_;
   RelayCore::Time now_{0};
   std::vector<std::string> dialed_, told_;
+  std::string secret_;  // said in place of the right one
 };
 
 TEST_F(RelayCoreTest, PassesEntriesOnAndReportsToTheController) {
@@ -234,6 +242,29 @@ TEST_F(RelayCoreTest, AChildThatDialsAgainReplacesItsOldLink) {
   ASSERT_TRUE(Entries(3, {{6, 1}}).ok());
   EXPECT_THAT(again.Bodies(), ElementsAre("6"));
   relay_.ChildEnded(&again);
+}
+
+TEST_F(RelayCoreTest, WhoCannotProveToBeAChildGetsNothingAndTheChildKeepsItsLink) {
+  Task(3, "host:1");
+  relay_.ParentUp(&parent_);
+  v1::ToController message;
+  ASSERT_TRUE(UnpackFrame(parent_.sent[0], &message).ok());
+  EXPECT_EQ(message.log_ask().secret(), "own");
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  TestLink stranger;
+  secret_ = "guessed";
+  const absl::Status wrong = Ask(stranger, 11, 3, 4);
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(wrong.message(),
+            "it says that it is the executor of worker w1, but its proof is wrong");
+  EXPECT_EQ(Ask(stranger, 22, 3, 0).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Ask(stranger, 33, 3, 0).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_FALSE(relay_.IsChild(&stranger));
+  EXPECT_TRUE(relay_.IsChild(&executor_));
+  EXPECT_FALSE(executor_.closed);
+  ASSERT_TRUE(Entries(3, {{5, 1}}).ok());
+  EXPECT_THAT(executor_.Bodies(), ElementsAre("5"));
+  EXPECT_THAT(stranger.sent, IsEmpty());
 }
 
 }  // namespace
