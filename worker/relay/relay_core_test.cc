@@ -24,6 +24,7 @@ class TestLink final : public Link {
   size_t queued_bytes() const override { return queued; }
   void Close() override { closed = true; }
   std::string peer() const override { return "test"; }
+  std::optional<Subject> subject() const override { return proved; }
 
   // The bodies of entries in log frames sent since the last call.
   std::vector<std::string> Bodies() {
@@ -47,6 +48,7 @@ class TestLink final : public Link {
   std::vector<Frame> sent;
   size_t queued = 0;
   bool closed = false;
+  std::optional<Subject> proved;
 };
 
 // A relay with executor 1 (incarnation 11) and a relay (incarnation 22) above executors 2 and 3.
@@ -259,6 +261,9 @@ TEST_F(RelayCoreTest, WhoCannotProveToBeAChildGetsNothingAndTheChildKeepsItsLink
             "it says that it is the executor of worker w1, but its proof is wrong");
   EXPECT_EQ(Ask(stranger, 22, 3, 0).code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(Ask(stranger, 33, 3, 0).code(), absl::StatusCode::kPermissionDenied);
+  secret_.clear();
+  stranger.proved = Subject{Role::kWorker, "w7"};  // a certificate of another worker
+  EXPECT_EQ(Ask(stranger, 11, 3, 4).code(), absl::StatusCode::kPermissionDenied);
   EXPECT_FALSE(relay_.IsChild(&stranger));
   EXPECT_TRUE(relay_.IsChild(&executor_));
   EXPECT_FALSE(executor_.closed);
