@@ -119,4 +119,14 @@ Incarnation RandomIncarnation() {
   return Incarnation(value);
 }
 
+std::string RandomSecret() {
+  std::random_device device;
+  std::string out;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t value = device();
+    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  return out;
+}
+
 }  // namespace fairway

@@ -46,6 +46,9 @@ MemoryMappings CountMemoryMappings();
 // Random, from the operating system; never 0.
 Incarnation RandomIncarnation();
 
+// 16 random bytes, which nobody can guess.
+std::string RandomSecret();
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_BASE_HOST_H_

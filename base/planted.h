@@ -110,6 +110,21 @@ enum class Bug {
   kSentElsewhere,        // links: what was sent on a link that broke counts as sent on the next one
   kForgetCut,            // links: a version forgets what it had sent to an executor without a link
   kResendNothing,        // links: messages that were lost with a connection are not sent again
+  kForgetEarlyEnds,      // relay: an end that is reported before the entry has come is forgotten
+  kForgetForAbsent,      // relay: entries that come before their child has a link are dropped
+  kKnownIsConcluded,     // relay: tells its children that what they have ended is concluded
+  kBehindIsServed,       // relay and controller: who lacks concluded entries goes on
+  kTroubleUnheard,       // links: what a relay says of a child changes nothing
+  kLostRelayStays,       // links: a relay that is lost stays in the tree
+  kSilentRelayStays,     // links: a relay that is silent stays in the tree
+  kRelayTwice,           // tree: a relay has two places
+  kTellAllBelow,         // relay: an entry goes to all children
+  kSkipOpen,             // links: a relay is not sent again what is not concluded
+  kCrowdedInSilence,     // relay: tells nobody that it has given up a crowded child
+  kDeafRelay,            // relay: does not notice that a relay below it is silent
+  kAskOnly,              // executor: on a new link to its parent it does not report again
+  kFloorOfPredecessor,   // log: what was concluded for a lost executor is asked of the next one
+  kSendUnasked,          // links: an executor that had a relay is sent its entries before it asks
   kDeafToPulse,          // hub: a silent host is not noticed
   kSilentForEver,        // hub: an executor may be silent for ever
   kCauseNeverDue,        // hub: without an account of its death an executor is not lost
@@ -224,6 +239,21 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kSentElsewhere, std::string_view("sent_elsewhere")},
     std::pair{Bug::kForgetCut, std::string_view("forget_cut")},
     std::pair{Bug::kResendNothing, std::string_view("resend_nothing")},
+    std::pair{Bug::kForgetEarlyEnds, std::string_view("forget_early_ends")},
+    std::pair{Bug::kForgetForAbsent, std::string_view("forget_for_absent")},
+    std::pair{Bug::kKnownIsConcluded, std::string_view("known_is_concluded")},
+    std::pair{Bug::kBehindIsServed, std::string_view("behind_is_served")},
+    std::pair{Bug::kTroubleUnheard, std::string_view("trouble_unheard")},
+    std::pair{Bug::kLostRelayStays, std::string_view("lost_relay_stays")},
+    std::pair{Bug::kSilentRelayStays, std::string_view("silent_relay_stays")},
+    std::pair{Bug::kRelayTwice, std::string_view("relay_twice")},
+    std::pair{Bug::kTellAllBelow, std::string_view("tell_all_below")},
+    std::pair{Bug::kSkipOpen, std::string_view("skip_open")},
+    std::pair{Bug::kCrowdedInSilence, std::string_view("crowded_in_silence")},
+    std::pair{Bug::kDeafRelay, std::string_view("deaf_relay")},
+    std::pair{Bug::kAskOnly, std::string_view("ask_only")},
+    std::pair{Bug::kFloorOfPredecessor, std::string_view("floor_of_predecessor")},
+    std::pair{Bug::kSendUnasked, std::string_view("send_unasked")},
     std::pair{Bug::kDeafToPulse, std::string_view("deaf_to_pulse")},
     std::pair{Bug::kSilentForEver, std::string_view("silent_for_ever")},
     std::pair{Bug::kCauseNeverDue, std::string_view("cause_never_due")},

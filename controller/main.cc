@@ -66,6 +66,7 @@ struct Flags {
   int data_port = 29003;
   std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds link_grace{3000};
+  int relay_fan_out = 0;
   std::chrono::milliseconds island_timeout{60000};
   std::chrono::milliseconds forget_after{3600000};
   std::chrono::milliseconds callback_limit{60000};
@@ -105,6 +106,10 @@ void DeclareFlags(Config& config, Flags* flags) {
   config.Flag("link-grace", &flags->link_grace,
               "Time in which the broken connection of an executor may come back before it is "
               "declared lost; 0: none");
+  config.Flag("relay-fan-out", &flags->relay_fan_out,
+              "Most connections over which the log of an island is sent from the controller and "
+              "from each of the workers' relays (--relay-bind), 2 to 1024; 0: the controller sends "
+              "it to each executor");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without executors after which work that waits for an island fails");
   config.Flag("forget-after", &flags->forget_after,
@@ -146,6 +151,8 @@ absl::Status CheckFlags(const Flags& flags) {
   FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
   if (flags.executor_deadline < std::chrono::milliseconds(100))
     return InvalidArgument("--executor-deadline must be at least 100ms");
+  if (flags.relay_fan_out != 0 && (flags.relay_fan_out < 2 || flags.relay_fan_out > 1024))
+    return InvalidArgument("--relay-fan-out is {}, not 0 or 2 to 1024", flags.relay_fan_out);
   if (flags.launches_ahead < 1 || flags.launches_ahead > kMostLaunchesAhead) {
     return InvalidArgument("--launches-ahead is {}, not 1 to {}", flags.launches_ahead,
                            kMostLaunchesAhead);
@@ -226,6 +233,7 @@ ControllerOptions OptionsOf(const Flags& flags, const Spool& spool,
   options.data_port = flags.data_port;
   options.executor_deadline = flags.executor_deadline;
   options.link_grace = flags.link_grace;
+  options.relay_fan_out = flags.relay_fan_out;
   options.island_timeout = flags.island_timeout;
   options.forget_after = flags.forget_after;
   options.log_dir = flags.log_dir;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "log/head.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "log/planted.h"
 
 namespace fairway {
@@ -29,7 +31,11 @@ absl::Status LogHead::Begin(std::vector<LogChild> children) {
     concerned.ForEach([&, &ref = entry](uint32_t child) { outboxes_[child].Append(ref); });
     merger_.Append(number, std::move(concerned));
   }
+  merger_.Appended(log_.last());
   Settle();
+  absl::erase_if(floors_, [&](const auto& floor) {
+    return !tree_.Concerns(floor.first, kMaxLogNumber) && !Planted(Bug::kFloorOfPredecessor);
+  });
   return absl::OkStatus();
 }
 
@@ -108,11 +114,30 @@ void LogHead::Settle() {
   for (const LogNumber number : merger_.TakeEnded()) {
     const auto entry = log_.Conclude(number);
     if (!entry.ok()) continue;  // never: the merger names each entry of the log once
-    tree_.Concerned(sets_, (*entry)->header.set, number).ForEach([&](uint32_t child) {
+    const LogSetId set = (*entry)->header.set;
+    tree_.Concerned(sets_, set, number).ForEach([&](uint32_t child) {
       outboxes_[child].Conclude(number);
     });
+    if (limits_.floors) {
+      if (set.is_one()) {
+        Raise(set.index(), number);
+      } else {
+        sets_.Find(set.index())->ForEach([&](ExecutorIndex executor) { Raise(executor, number); });
+      }
+    }
     concluded_.push_back(number);
   }
+}
+
+void LogHead::Raise(ExecutorIndex executor, LogNumber number) {
+  LogNumber& floor = floors_[executor];
+  floor = std::max(floor, number);
+}
+
+LogNumber LogHead::floor(ExecutorIndex executor) const {
+  const auto it = floors_.find(executor);
+  if (it == floors_.end()) return 0;
+  return tree_.Concerns(executor, it->second) || Planted(Bug::kFloorOfPredecessor) ? it->second : 0;
 }
 
 std::vector<LogNumber> LogHead::TakeConcluded() { return std::exchange(concluded_, {}); }

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/container/flat_hash_map.h>
+
 #include "base/status.h"
 #include "log/codec.h"
 #include "log/index_set.h"
@@ -23,6 +25,7 @@ struct LogLimits {
   size_t session_bytes = 1 << 20;  // of a session, not concluded; one entry alone may exceed it
   size_t child_bytes = 32 << 20;   // of a child, not applied; one entry alone may exceed it
   size_t frame_bytes = 256 << 10;  // of a frame, unless one entry alone is larger
+  bool floors = false;             // whether floor() is wanted
 };
 
 // Loop-confined. One per island. Each version of the tree numbers its children from 0.
@@ -66,11 +69,17 @@ class LogHead {
     return outboxes_[child].Next(limits_.frame_bytes, tail);
   }
 
+  // The highest concluded number that concerns an executor that lives; 0: none. It cannot go on
+  // behind it, because nobody has those entries any more. Requires LogLimits::floors.
+  LogNumber floor(ExecutorIndex executor) const;
+
   // R2: the entries concluded since the last call, each once.
   std::vector<LogNumber> TakeConcluded();
 
   const IslandLog& log() const { return log_; }
   uint64_t version() const { return tree_.version(); }
+  // Of LogMerger. None: every entry that is not concluded has been appended.
+  size_t early_ranges() const { return merger_.early_ranges(); }
   int children() const { return static_cast<int>(outboxes_.size()); }
   absl::Status CheckInvariants() const;
 
@@ -79,6 +88,7 @@ class LogHead {
                     size_t body_bytes) const;
   // Concludes the entries that the merger knows to have ended.
   void Settle();
+  void Raise(ExecutorIndex executor, LogNumber number);
 
   const LogLimits limits_;
   LogSets sets_;
@@ -87,6 +97,7 @@ class LogHead {
   LogMerger merger_;
   std::vector<LogOutbox> outboxes_;  // by child
   std::vector<LogNumber> concluded_;
+  absl::flat_hash_map<ExecutorIndex, LogNumber> floors_;
 };
 
 }  // namespace fairway

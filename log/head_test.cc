@@ -54,6 +54,36 @@ TEST_F(LogHeadTest, EntriesGoToThoseTheyConcernAndAreConcludedByThem) {
   EXPECT_TRUE(head_.outbox(0).HasNews());  // entry 1 is concluded
 }
 
+TEST(LogHeadFloorTest, AFloorIsOfTheExecutorThatLivesAndNotOfItsPredecessor) {
+  LogHead head(LogLimits{.floors = true});
+  ASSERT_TRUE(head.DefineSet(0, {0, 1}).ok());
+  ASSERT_TRUE(head.Begin({{{{0, 0}, {1, 0}}}}).ok());
+  ASSERT_TRUE(head.Attach(0, 0).ok());
+  for (const LogSetId set : {LogSetId::Defined(0), LogSetId::One(1), LogSetId::One(0)})
+    ASSERT_TRUE(head.Append(Entry(set)).ok());
+  EXPECT_EQ(head.floor(0), 0u);
+  head.Next(0);
+  ASSERT_TRUE(head.Take(0, {1, 3, {{1, 2}}}).ok());
+  EXPECT_EQ(head.floor(0), 1u);
+  EXPECT_EQ(head.floor(1), 2u);
+  // 0 has a successor, for which 3 was not. 1 lives.
+  ASSERT_TRUE(head.Begin({{{{0, 3}}}, {{{1, 0}}}}).ok());
+  EXPECT_EQ(head.TakeConcluded(), (Numbers{1, 2, 3}));
+  EXPECT_EQ(head.floor(0), 0u);
+  EXPECT_EQ(head.floor(1), 2u);
+  EXPECT_EQ(head.floor(2), 0u);
+}
+
+TEST_F(LogHeadTest, AChildMayReportAnyNumberOfEntriesThatAreConcluded) {
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(head_.Append(Entry(LogSetId::One(0))).ok());
+  while (head_.outbox(0).HasNews()) head_.Next(0);
+  ASSERT_TRUE(Ended(0, 10, {{1, 10}}).ok());
+  ASSERT_TRUE(head_.Begin({{{{0, 0}}}, {{{1, 0}}}}).ok());
+  ASSERT_TRUE(head_.Attach(0, 10).ok());
+  EXPECT_TRUE(Ended(0, 10, {{1, 1}, {3, 10}}).ok());
+  EXPECT_EQ(head_.early_ranges(), 0u);
+}
+
 TEST_F(LogHeadTest, BothChildrenOfASetGetTheSameBytes) {
   ASSERT_TRUE(head_.Append(Entry(LogSetId::Defined(0), 100)).ok());
   EXPECT_EQ(head_.Next(0), head_.Next(1));

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kExecutors = 5;
 constexpr int kRelays = 2;
-constexpr LogLimits kLimits{1200, 2500, 400};
+constexpr LogLimits kLimits{1200, 2500, 400, true};
 
 }  // namespace
 
@@ -28,11 +28,6 @@ void LogModel::Expect(const absl::Status& status, const char* what) {
   if (strict_ && !status.ok()) Fail(fmt::format("{}: {}", what, Describe(status)));
 }
 
-LogFollower& LogModel::FollowerOf(const Child& child) {
-  if (child.relay >= 0) return relays_.at(child.relay).follower;
-  return incarnations_[child.live.front()]->follower;
-}
-
 void LogModel::Define() {
   IndexSet members;
   while (members.empty()) {
@@ -42,6 +37,10 @@ void LogModel::Define() {
   }
   Expect(head_.DefineSet(static_cast<uint32_t>(sets_.size()), members), "a set is defined");
   sets_.push_back(members);
+  for (auto& [slot, relay] : relays_) {
+    if (relay.log)
+      Expect(relay.log->DefineSet(static_cast<uint32_t>(sets_.size() - 1), members), "");
+  }
 }
 
 // A new version: dead executors are lost, missing ones may come, and all get parents anew.
@@ -190,36 +189,57 @@ void LogModel::DeliverDown(uint32_t c) {
   const auto frame = DecodeLogFrame(bytes);
   Expect(frame.status(), "a frame that comes");
   if (!frame.ok()) return;
-  if (child.relay >= 0) return DeliverToRelay(child, *frame);
+  if (child.relay >= 0) return DeliverToRelay(child.relay, *frame);
   Apply(child.live.front(), *frame);
 }
 
-void LogModel::DeliverToRelay(const Child& child, const LogFrame& frame) {
-  Relay& relay = relays_[child.relay];
-  if (frame.version < relay.follower.version()) return;
-  if (frame.version > relay.follower.version()) {
-    relay.follower = LogFollower(std::nullopt);
-    relay.below.clear();
-    for (const Child& other : trees_[frame.version]) {
-      if (other.relay == child.relay) relay.below = other.live;
-    }
-    for (const int i : relay.below) {
-      Incarnation& executor = *incarnations_[i];
-      if (frame.version <= executor.parent_since) continue;
-      executor.parent = child.relay;
-      executor.parent_since = frame.version;
-    }
+void LogModel::BeginRelay(int slot, Relay& relay, uint64_t version) {
+  relay.below.clear();
+  for (const Child& child : trees_[version]) {
+    if (child.relay == slot) relay.below = child.live;
   }
-  const auto fresh = relay.follower.Take(frame);
-  Expect(fresh.status(), "a relay's frame");
-  if (!fresh.ok()) return;
+  std::vector<LogRelayChild> children;
   for (const int i : relay.below) {
-    if (incarnations_[i]->parent != child.relay) continue;
-    LogFrame part{frame.version, frame.concluded, {}};
-    for (const LogFrame::Received& entry : *fresh) {
-      if (entries_.at(entry.header.number).concerned.contains(i)) part.entries.push_back(entry);
+    const Incarnation& executor = *incarnations_[i];
+    const LogNumber floor = executor.lost ? 0 : head_.floor(executor.executor);
+    children.push_back({{{{executor.executor, executor.joined}}}, floor});
+  }
+  auto log = LogRelay::Make(version, std::move(children));
+  Expect(log.status(), "a relay begins");
+  if (!log.ok()) return;
+  relay.log.emplace(std::move(*log));
+  for (uint32_t set = 0; set < sets_.size(); ++set)
+    Expect(relay.log->DefineSet(set, sets_[set]), "a relay's set");
+  for (uint32_t c = 0; c < relay.below.size(); ++c) {
+    Incarnation& executor = *incarnations_[relay.below[c]];
+    if (version <= executor.parent_since || !executor.alive) continue;
+    executor.parent = slot;
+    executor.parent_since = version;
+    executor.follower.Resend();
+    Expect(relay.log->Attach(c, executor.follower.applied()), "an executor asks its relay");
+  }
+}
+
+void LogModel::DeliverToRelay(int slot, const LogFrame& frame) {
+  Relay& relay = relays_[slot];
+  const uint64_t version = relay.log ? relay.log->version() : 0;
+  if (frame.version < version) return;
+  if (frame.version > version) BeginRelay(slot, relay, frame.version);
+  if (!relay.log) return;
+  Expect(relay.log->TakeFrame(frame), "a relay's frame");
+  PassOn(slot, relay);
+}
+
+void LogModel::PassOn(int slot, Relay& relay) {
+  for (uint32_t c = 0; c < relay.below.size(); ++c) {
+    const Incarnation& executor = *incarnations_[relay.below[c]];
+    while (executor.parent == slot && executor.alive && relay.log->outbox(c).HasNews()) {
+      const std::string bytes = relay.log->Next(c);
+      const auto frame = DecodeLogFrame(bytes);
+      Expect(frame.status(), "a relay's frame to an executor");
+      if (!frame.ok() || !failure_.empty()) return;
+      Apply(relay.below[c], *frame);
     }
-    Apply(i, part);
   }
 }
 
@@ -252,18 +272,18 @@ void LogModel::EndOne() {
   const LogNumber number = running[Pick(2) == 0 ? 0 : Pick(running.size())];
   executor.ended.insert(number);
   Expect(executor.follower.Ended(number, Pick(2) == 0), "an entry ends");
-  EndBelowRelays();
+  if (Pick(2) == 0) ReportToRelays();
 }
 
-void LogModel::EndBelowRelays() {
+void LogModel::ReportToRelays() {
   for (auto& [slot, relay] : relays_) {
-    for (const LogRange& range : relay.follower.running().ToRanges()) {
-      for (LogNumber n = range.first; n <= range.last; ++n) {
-        const bool ended = std::ranges::all_of(relay.below, [&](int i) {
-          return !entries_.at(n).concerned.contains(i) || incarnations_[i]->ended.contains(n);
-        });
-        if (ended) Expect(relay.follower.Ended(n), "an entry ends below a relay");
-      }
+    for (uint32_t c = 0; relay.log && c < relay.below.size(); ++c) {
+      Incarnation& executor = *incarnations_[relay.below[c]];
+      if (executor.parent != slot || !executor.alive || executor.follower.version() == 0) continue;
+      // Through the codec, as all that is said.
+      const auto report = DecodeLogReport(EncodeLogReport(executor.follower.Next()));
+      Expect(report.status(), "a report to a relay");
+      if (report.ok()) Expect(relay.log->TakeReport(c, *report), "an honest report to a relay");
     }
   }
 }
@@ -272,7 +292,14 @@ void LogModel::SendReport(uint32_t c) {
   const Child& child = trees_[head_.version()][c];
   Link& link = links_[child.link()];
   if (!link.up || (child.relay >= 0 && !relays_.contains(child.relay))) return;
-  LogFollower& follower = FollowerOf(child);
+  if (child.relay >= 0) {
+    std::optional<LogRelay>& log = relays_[child.relay].log;
+    if (!log) return;
+    do link.reports.push_back(EncodeLogReport(log->Next()));
+    while (log->HasNews());
+    return;
+  }
+  LogFollower& follower = incarnations_[child.live.front()]->follower;
   if (follower.version() == 0) return;
   do link.reports.push_back(EncodeLogReport(follower.Next()));
   while (follower.more());
@@ -306,10 +333,13 @@ void LogModel::Connect(uint32_t c) {
     incarnations_[child.live.front()]->parent_since = head_.version();
   }
   LogNumber applied = 0;
-  if (child.relay < 0 || relays_.contains(child.relay)) {
-    LogFollower& follower = FollowerOf(child);
-    if (child.relay < 0 || follower.version() == head_.version()) applied = follower.applied();
+  if (child.relay < 0) {
+    LogFollower& follower = incarnations_[child.live.front()]->follower;
+    applied = follower.applied();
     follower.Resend();
+  } else if (std::optional<LogRelay>& log = relays_[child.relay].log;
+             log && log->version() == head_.version()) {
+    applied = log->Ask();
   }
   Expect(head_.Attach(c, applied), "a link comes back");
 }
@@ -367,6 +397,9 @@ void LogModel::CheckAll() {
   for (const auto& executor : incarnations_) {
     if (executor->alive) Expect(executor->follower.CheckInvariants(), "a follower");
   }
+  for (const auto& [slot, relay] : relays_) {
+    if (relay.log) Expect(relay.log->CheckInvariants(), "a relay");
+  }
   size_t bytes = 0;
   for (const auto& [number, entry] : entries_) {
     if (entry.conclusions == 0) bytes += entry.bytes;
@@ -406,7 +439,7 @@ void LogModel::Finish() {
       DeliverReport(c);
     }
     for (int i = 0; i < 10; ++i) EndOne();
-    EndBelowRelays();
+    ReportToRelays();
     if (!head_.log().open().empty() || round % 100 != 99) continue;
     for (const auto& executor : incarnations_) {
       if (executor->alive && !executor->follower.kept().empty())

@@ -17,6 +17,7 @@
 
 #include "log/follower.h"
 #include "log/head.h"
+#include "log/relay.h"
 
 namespace fairway {
 
@@ -55,10 +56,10 @@ class LogModel {
     bool up = false;
     std::deque<std::string> down, reports;
   };
-  // A relay's process. It passes entries on at once, and forgets all with a new version.
+  // A relay's process. It passes entries on at once, and begins anew with each version.
   struct Relay {
-    LogFollower follower{std::nullopt};
-    std::vector<int> below;  // incarnations
+    std::optional<LogRelay> log;
+    std::vector<int> below;  // incarnations, by child of the relay
   };
   // A direct child of the controller: an executor, or a relay with executors below it.
   struct Child {
@@ -85,10 +86,12 @@ class LogModel {
   void Append();
   void SendDown(uint32_t child);
   void DeliverDown(uint32_t child);
-  void DeliverToRelay(const Child& child, const LogFrame& frame);
+  void DeliverToRelay(int slot, const LogFrame& frame);
   void Apply(int incarnation, const LogFrame& frame);
   void EndOne();
-  void EndBelowRelays();
+  void ReportToRelays();
+  void BeginRelay(int slot, Relay& relay, uint64_t version);
+  void PassOn(int slot, Relay& relay);
   void SendReport(uint32_t child);
   void DeliverReport(uint32_t child);
   void Cut(uint32_t child);
@@ -99,7 +102,6 @@ class LogModel {
   void CheckAll();
   void Finish();
   bool Concerns(const Child& child, LogNumber number) const;
-  LogFollower& FollowerOf(const Child& child);
 
   std::mt19937_64 random_;
   const bool strict_;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "log/merger.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "log/planted.h"
 
 namespace fairway {
@@ -12,17 +14,34 @@ void LogMerger::Begin(uint64_t version, int children) {
   children_ = children;
   pending_.clear();
   ended_.clear();
+  appended_ = 0;
+  early_.assign(children, {});
+  any_early_ = false;
 }
 
 void LogMerger::Append(LogNumber number, IndexSet children) {
-  if (children.empty()) return ended_.push_back(number);
+  appended_ = number;
   Pending pending{children, std::move(children)};
+  if (any_early_) {
+    pending.concerns.ForEach([&](uint32_t child) {
+      if (early_[child].Contains(number)) pending.waits.Remove(child);
+    });
+    // Numbers that are left out are concluded, or concern nobody here.
+    for (LogRangeSet& early : early_) {
+      if (!early.empty()) early.Remove({1, number});
+    }
+  }
+  if (pending.waits.empty()) return ended_.push_back(number);
   pending_.emplace_hint(pending_.end(), number, std::move(pending));
 }
 
 absl::Status LogMerger::Check(uint32_t child, const LogReport& report, LogNumber sent) const {
   FAIRWAY_RETURN_IF_ERROR(CheckRanges(report.ended));
   if (Planted(LogMistake::kForeignReportBelieved)) return absl::OkStatus();
+  if (early_[child].ranges() + report.ended.size() > kMaxEarlyRanges &&
+      report.ended.back().last > appended_)
+    return InvalidArgument("child {} has ended {} ranges of entries before they came, and {} more",
+                           child, early_[child].ranges(), report.ended.size());
   for (const LogRange& range : report.ended) {
     if (range.last > sent)
       return InvalidArgument("child {} has ended {} to {}, but was sent entries up to {} only",
@@ -57,8 +76,18 @@ absl::Status LogMerger::Take(uint32_t child, const LogReport& report, LogNumber 
       ended_.push_back(it->first);
       it = pending_.erase(it);
     }
+    if (range.last > appended_ && !Planted(Bug::kForgetEarlyEnds)) {
+      early_[child].Add(LogRange{std::max(range.first, appended_ + 1), range.last});
+      any_early_ = true;
+    }
   }
   return absl::OkStatus();
+}
+
+size_t LogMerger::early_ranges() const {
+  size_t ranges = 0;
+  for (const LogRangeSet& early : early_) ranges += early.ranges();
+  return ranges;
 }
 
 std::vector<LogNumber> LogMerger::TakeEnded() { return std::exchange(ended_, {}); }

@@ -16,8 +16,16 @@
 
 namespace fairway {
 
+// Of early ends of one child. An executor has one range for each entry at most that has ended and
+// is not concluded.
+inline constexpr size_t kMaxEarlyRanges = 1 << 16;
+
 // Loop-confined. A report costs one look-up for each range and each pending number in it. Memory:
-// bits for the children of each pending entry.
+// bits for the children of each pending entry, and the ranges of early ends.
+//
+// The merger of a relay may hear of an end before its parent has sent it the entry again: its
+// children report what they ended in earlier versions. Such an early end counts once the entry is
+// appended.
 class LogMerger {
  public:
   // R3: forgets everything. Append all open entries again.
@@ -27,10 +35,14 @@ class LogMerger {
   // entry that concerns nobody has ended.
   void Append(LogNumber number, IndexSet children);
 
+  // All entries up to this number that are not concluded have been appended, so no end of one is
+  // early.
+  void Appended(LogNumber last) { appended_ = last; }
+
   // `sent`: the highest number that the child was sent in this version, or had before it. Ignores
   // reports of older versions (R3), and numbers that have ended before. INVALID_ARGUMENT: no such
   // child; a newer version; bad ranges; a number that the child was not sent, or that does not
-  // concern it. Then nothing has changed.
+  // concern it; more than kMaxEarlyRanges ranges of early ends. Then nothing has changed.
   absl::Status Take(uint32_t child, const LogReport& report, LogNumber sent);
 
   // R2: the entries that all concerned children have ended, each once, in the order in which this
@@ -39,6 +51,7 @@ class LogMerger {
 
   uint64_t version() const { return version_; }
   size_t pending() const { return pending_.size(); }
+  size_t early_ranges() const;
   // INTERNAL: an entry waits for nobody, or for a child that it does not concern. For tests.
   absl::Status CheckInvariants() const;
 
@@ -52,7 +65,10 @@ class LogMerger {
   uint64_t version_ = 0;  // R3: only reports of this one count
   int children_ = 0;
   absl::btree_map<LogNumber, Pending> pending_;
-  std::vector<LogNumber> ended_;  // until TakeEnded
+  std::vector<LogNumber> ended_;    // until TakeEnded
+  LogNumber appended_ = 0;          // the newest number
+  std::vector<LogRangeSet> early_;  // by child: ends of numbers above appended_
+  bool any_early_ = false;          // false: early_ has none
 };
 
 }  // namespace fairway

@@ -35,6 +35,21 @@ TEST_F(LogMergerTest, AnEntryHasEndedWhenAllChildrenThatItConcernsSaySo) {
   EXPECT_EQ(merger_.pending(), 0u);
 }
 
+TEST_F(LogMergerTest, AnEndThatIsToldBeforeTheEntryIsAppendedCountsThen) {
+  EXPECT_TRUE(merger_.Take(0, Ended({{3, 5}}), 9).ok());
+  EXPECT_TRUE(merger_.Take(1, Ended({{5, 6}}), 9).ok());
+  EXPECT_EQ(merger_.early_ranges(), 2u);
+  EXPECT_EQ(merger_.TakeEnded(), Numbers{});
+  merger_.Append(5, {0, 1});  // 4 is concluded, or concerns nobody here
+  EXPECT_EQ(merger_.TakeEnded(), Numbers{5});
+  EXPECT_EQ(merger_.early_ranges(), 1u);
+  merger_.Append(6, {0, 1});
+  EXPECT_EQ(merger_.TakeEnded(), Numbers{});
+  EXPECT_EQ(merger_.early_ranges(), 0u);
+  EXPECT_TRUE(merger_.Take(0, Ended({{6, 6}}), 9).ok());
+  EXPECT_EQ(merger_.TakeEnded(), Numbers{6});
+}
+
 TEST_F(LogMergerTest, WhatIsToldTwiceEndsOnce) {
   EXPECT_TRUE(merger_.Take(1, Ended({{1, 2}}), 3).ok());
   EXPECT_TRUE(merger_.Take(1, Ended({{1, 2}}), 3).ok());

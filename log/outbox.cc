@@ -25,6 +25,10 @@ void LogOutbox::Conclude(LogNumber number) {
   if (connected_) told_.Add(number);  // otherwise Replay tells all
 }
 
+void LogOutbox::Conclude(LogRange range) {
+  if (connected_) told_.Add(range);
+}
+
 absl::Status LogOutbox::Replay(LogNumber applied, LogNumber sent, LogNumber last,
                                const LogRangeSet& concluded) {
   if (replayed_) {

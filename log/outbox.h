@@ -26,6 +26,8 @@ class LogOutbox {
   void Append(EntryRef entry);
   // An entry that concerns the child is concluded (R2).
   void Conclude(LogNumber number);
+  // As do all of these, of which some may not concern it.
+  void Conclude(LogRange range);
 
   // The child has a link, perhaps again. Entries up to `applied` have come to it. Sends all later
   // ones again, in order, and all of `concluded`. A frame is due at once, because the first one of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planted mistakes of the log, like base/planted.h: test-only switches that each break one rule.
 // The model test (log_model_test.cc) must find all of them. The simulation finds those that need no
-// relays, sets or children that say less than they have (kSimulatedMistakes).
+// sets (kSimulatedMistakes).
 #ifndef FAIRWAY_LOG_PLANTED_H_
 #define FAIRWAY_LOG_PLANTED_H_
 
@@ -33,8 +33,9 @@ inline constexpr std::array kLogMistakes = {
     std::pair{LogMistake::kForeignReportBelieved, std::string_view("foreign_report_believed")},
     std::pair{LogMistake::kReportedOnce, std::string_view("reported_once")},
 };
-inline constexpr std::array kSimulatedMistakes = {LogMistake::kReplaySkipped,
-                                                  LogMistake::kReportedOnce};
+inline constexpr std::array kSimulatedMistakes = {
+    LogMistake::kReplaySkipped, LogMistake::kReplayRunsAgain, LogMistake::kAbsentChildEnded,
+    LogMistake::kReportedOnce};
 
 #ifdef FAIRWAY_PLANTED_BUGS
 inline LogMistake g_planted_log_mistake = LogMistake::kNone;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "log/ranges.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace fairway {
@@ -43,6 +44,17 @@ void LogRangeSet::Add(LogNumber number) {
     return;
   }
   ranges_.emplace_hint(after, number, number);
+}
+
+void LogRangeSet::Add(LogRange range) {
+  auto it = ranges_.upper_bound(range.first);
+  if (it != ranges_.begin() && std::prev(it)->second + 1 >= range.first) --it;
+  while (it != ranges_.end() && it->first <= range.last + 1) {
+    range.first = std::min(range.first, it->first);
+    range.last = std::max(range.last, it->second);
+    it = ranges_.erase(it);
+  }
+  ranges_.emplace_hint(it, range.first, range.last);
 }
 
 bool LogRangeSet::Contains(LogNumber number) const {

@@ -36,6 +36,8 @@ class LogRangeSet {
  public:
   // Does nothing if it is a member already.
   void Add(LogNumber number);
+  // Adds the numbers of `range`.
+  void Add(LogRange range);
   bool Contains(LogNumber number) const;
   // Whether any number of `range` is a member.
   bool Meets(LogRange range) const;

@@ -32,6 +32,9 @@ TEST(LogRangesTest, ARandomSetHasTheNumbersThatWereAddedAndNotRemoved) {
     if (random() % 4 == 0) {
       set.Remove(range);
       for (LogNumber n = range.first; n <= range.last; ++n) naive.erase(n);
+    } else if (random() % 4 == 0) {
+      set.Add(range);
+      for (LogNumber n = range.first; n <= range.last; ++n) naive.insert(n);
     } else {
       set.Add(first);
       naive.insert(first);

@@ -33,6 +33,11 @@ absl::StatusOr<LogTree> LogTree::Make(uint64_t version, std::vector<LogChild> ch
   return out;
 }
 
+bool LogTree::Concerns(ExecutorIndex executor, LogNumber number) const {
+  const auto it = places_.find(executor);
+  return it != places_.end() && it->second.joined < number;
+}
+
 void LogTree::KeepConcerned(const LogTree& older) {
   of_sets_ = older.of_sets_;
   for (auto& [set, concerned] : of_sets_) {

@@ -53,6 +53,9 @@ class LogTree {
   // concerns nobody.
   IndexSet Concerned(const LogSets& sets, LogSetId set, LogNumber number);
 
+  // Whether the executor lives, and an entry of this number for it concerns it.
+  bool Concerns(ExecutorIndex executor, LogNumber number) const;
+
   // For a planted mistake (log/planted.h).
   void KeepConcerned(const LogTree& older);
 

@@ -41,6 +41,7 @@
 #include "worker/gpus.h"
 #include "worker/life.h"
 #include "worker/process/exit_codes.h"
+#include "worker/relay/relay_process.h"
 #include "worker/settings.h"
 #include "worker/supervisor/supervisor.h"
 
@@ -79,6 +80,7 @@ std::vector<std::string> ChildArgv(const WorkerFlags& flags, std::string_view ro
       fmt::format("--tune-on-gpu={}", flags.tune_on_gpu),
       "--data-bind=" + flags.data_bind,
       "--advertise-host=" + flags.advertise_host,
+      "--relay-bind=" + flags.relay_bind,
       "--log-level=" + flags.log_level,
       fmt::format("--start-limit={}ms", flags.start_limit.count()),
       fmt::format("--drain-limit={}ms", flags.drain_limit.count()),
@@ -88,7 +90,7 @@ std::vector<std::string> ChildArgv(const WorkerFlags& flags, std::string_view ro
       fmt::format("--compile-programs={}", flags.compile_programs),
       fmt::format("--life-fd={}", life_fd)};
   // Compile processes run clients' programs, and connect to nobody: they get no key.
-  if (role == "executor") {
+  if (role == "executor" || role == "relay") {
     out.push_back("--tls-ca=" + flags.tls.ca);
     out.push_back("--tls-certificate=" + flags.tls.certificate);
     out.push_back("--tls-key=" + flags.tls.key);
@@ -148,6 +150,8 @@ int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
   config.worker = flags.name;
   config.island = flags.island;
   config.executor_argv = ChildArgv(flags, "executor", ExecutorChild::kLifeFd);
+  if (!flags.relay_bind.empty())
+    config.relay_argv = ChildArgv(flags, "relay", ExecutorChild::kLifeFd);
   if (flags.runtime != "fake") config.compile.argv = ChildArgv(flags, "compiler", -1);
   config.compile.told = CompilesForTarget(flags);
   if (!flags.target_config.empty()) {
@@ -301,15 +305,19 @@ std::variant<OpenRuntime, int> Open(const WorkerFlags& flags, PjrtConfig pjrt) {
   return out;
 }
 
+// Ends this process with its supervisor, which may change its log level.
+void FollowParent(const WorkerFlags& flags) {
+  if (flags.life_fd < 0) return;
+  ExitWithParent(flags.life_fd, [](char byte) {
+    const std::string_view level = LogLevelOf(byte);
+    if (level.empty()) return;
+    SetLogLevel(level);
+    spdlog::log(spdlog::get_level(), "log level: {}", level);
+  });
+}
+
 int RunExecutorRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
-  if (flags.life_fd >= 0) {
-    ExitWithParent(flags.life_fd, [](char byte) {
-      const std::string_view level = LogLevelOf(byte);
-      if (level.empty()) return;
-      SetLogLevel(level);
-      spdlog::log(spdlog::get_level(), "log level: {}", level);
-    });
-  }
+  FollowParent(flags);
   const auto open = Open(flags, pjrt);
   if (const int* code = std::get_if<int>(&open)) return *code;
   ExecutorConfig config;
@@ -327,6 +335,19 @@ int RunExecutorRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   config.max_mappings = flags.max_mappings;
   config.drain_limit = flags.drain_limit;
   RunExecutor(config, std::get<OpenRuntime>(open).runtime.get());
+}
+
+int RunRelayRole(const WorkerFlags& flags) {
+  FollowParent(flags);
+  auto tls = LoadTls(flags.tls, Role::kWorker);
+  if (!tls.ok()) return BadFlag(Text(tls.status()));
+  const int code = RunRelay({.controller = flags.controller,
+                             .tls = *std::move(tls),
+                             .worker = flags.name,
+                             .bind = flags.relay_bind,
+                             .advertise_host = flags.advertise_host});
+  spdlog::default_logger()->flush();
+  ::_exit(code);
 }
 
 // Does --write-target-config.
@@ -387,6 +408,7 @@ int Main(int argc, char** argv) {
   RaiseOpenFilesLimit();
   if (!flags.write_target_config.empty()) return WriteTargetConfig(flags, *pjrt);
   if (flags.role == "executor") return RunExecutorRole(flags, *pjrt);
+  if (flags.role == "relay") return RunRelayRole(flags);
   if (flags.role == "compiler") return RunCompilerRole(flags, *pjrt);
   return RunSupervisor(std::move(settings), *pjrt);
 }

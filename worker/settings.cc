@@ -37,8 +37,9 @@ constexpr char kDescription[] =
 
 void DeclareFlags(Config& config, WorkerFlags& flags) {
   config.File("worker");
-  config.Flag("role", &flags.role,
-              "Which process this is: supervisor, executor or compiler. Users start supervisors");
+  config.Flag(
+      "role", &flags.role,
+      "Which process this is: supervisor, executor, relay or compiler. Users start supervisors");
   config.Flag("controller", &flags.controller, "host:port of the controller's link port");
   // Not FAIRWAY_CONTROLLER: that is the port of clients.
   config.Variable("controller", "FAIRWAY_CONTROLLER_LINK");
@@ -92,7 +93,11 @@ void DeclareFlags(Config& config, WorkerFlags& flags) {
               "host:port of the data port; port 0: any free one. The default is reachable from "
               "this host only");
   config.Flag("advertise-host", &flags.advertise_host,
-              "Host under which peers reach the data port");
+              "Host under which peers reach the data port and the relay");
+  config.Flag("relay-bind", &flags.relay_bind,
+              "host:port of a relay, a process of this worker that passes the log of its island on "
+              "to executors of other hosts if the controller wants it to (its --relay-fan-out); "
+              "port 0: any free one. Default: no relay");
   config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
   config.Flag("max-mappings", &flags.max_mappings,
               "Memory mappings of an executor above which code that no session holds is unloaded; "
@@ -138,8 +143,10 @@ std::string WrongGpus(const WorkerFlags& flags, const PjrtConfig& pjrt) {
 }
 
 absl::Status CheckFlags(const WorkerFlags& flags) {
-  if (flags.role != "supervisor" && flags.role != "executor" && flags.role != "compiler") {
-    return InvalidArgument("--role is '{}', not supervisor, executor or compiler", flags.role);
+  constexpr std::string_view kRoles[] = {"supervisor", "executor", "relay", "compiler"};
+  if (std::find(std::begin(kRoles), std::end(kRoles), flags.role) == std::end(kRoles)) {
+    return InvalidArgument("--role is '{}', not supervisor, executor, relay or compiler",
+                           flags.role);
   }
   constexpr std::string_view kRuntimes[] = {"pjrt", "host", "sim", "fake"};
   if (std::find(std::begin(kRuntimes), std::end(kRuntimes), flags.runtime) == std::end(kRuntimes)) {
@@ -178,6 +185,11 @@ absl::Status CheckFlags(const WorkerFlags& flags) {
   if (!SplitHostPort(flags.data_bind).ok()) {
     return InvalidArgument("--data-bind is '{}', not HOST:PORT; port 0: any free one",
                            flags.data_bind);
+  }
+  if ((!flags.relay_bind.empty() || flags.role == "relay") &&
+      !SplitHostPort(flags.relay_bind).ok()) {
+    return InvalidArgument("--relay-bind is '{}', not HOST:PORT; port 0: any free one",
+                           flags.relay_bind);
   }
   if (flags.island.empty())
     return InvalidArgument("--island is empty; expected a name, as island0");

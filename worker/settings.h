@@ -37,6 +37,7 @@ struct WorkerFlags {
   bool tune_on_gpu = false;
   std::string data_bind = "127.0.0.1:0";
   std::string advertise_host;
+  std::string relay_bind;
   std::string log_level = "info";
   std::chrono::milliseconds start_limit{120000};
   std::chrono::milliseconds drain_limit{10000};

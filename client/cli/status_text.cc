@@ -94,9 +94,21 @@ std::string LinkText(const v1::Executor& executor) {
           ? "not known yet"
           : fmt::format("{:.2f} ms", static_cast<double>(executor.round_trip_us()) / 1000);
   return fmt::format(
-      "    round trip {}; {} commands ({}) not acknowledged; {} connections resumed\n", round_trip,
-      executor.open_commands(), BytesText(static_cast<int64_t>(executor.open_command_bytes())),
-      executor.links_resumed());
+      "    round trip {}; {} commands ({}) not acknowledged; {} connections resumed{}\n",
+      round_trip, executor.open_commands(),
+      BytesText(static_cast<int64_t>(executor.open_command_bytes())), executor.links_resumed(),
+      executor.log_from().empty() ? ""
+                                  : "; commands come from the relay of " + executor.log_from());
+}
+
+std::string RelayText(const v1::Relay& relay) {
+  if (relay.executors() + relay.relays() == 0)
+    return fmt::format("  relay of {}: not needed\n", relay.worker());
+  return fmt::format("  relay of {}: below {}, above {} executors and {} relays; {} messages, {}\n",
+                     relay.worker(),
+                     relay.above().empty() ? "the controller" : "that of " + relay.above(),
+                     relay.executors(), relay.relays(), relay.messages(),
+                     BytesText(static_cast<int64_t>(relay.bytes())));
 }
 
 std::string ExecutorText(const v1::Executor& executor) {
@@ -151,6 +163,9 @@ std::string StatusText(const v1::GetStatusResponse& status, bool wide) {
                        island.in_flight(), island.prepared(), island.queued());
     if (const v1::Executor* lagging = ExecutorOf(status, island.lagging_worker()))
       out += LaggingText(*lagging);
+    for (const v1::Relay& relay : status.relays()) {
+      if (wide && relay.island() == island.name()) out += RelayText(relay);
+    }
     for (const v1::Executor& executor : status.executors()) {
       if (executor.island() != island.name()) continue;
       out += ExecutorText(executor);

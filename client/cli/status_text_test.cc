@@ -74,6 +74,33 @@ TEST(StatusTextTest, TheExecutorThatAnIslandWaitsForIsNamedAndWideTellsOfEachLin
                         "connections resumed\n"));
 }
 
+TEST(StatusTextTest, WideShowsTheTreeOfRelays) {
+  v1::GetStatusResponse status = Example();
+  status.mutable_executors(0)->set_up(true);
+  status.mutable_executors(0)->set_log_from("w0");
+  auto* relay = status.add_relays();
+  relay->set_worker("w0");
+  relay->set_island("island0");
+  relay->set_above("w4");
+  relay->set_executors(3);
+  relay->set_messages(7);
+  relay->set_bytes(2048);
+  relay = status.add_relays();
+  relay->set_worker("w4");
+  relay->set_island("island0");
+  relay->set_relays(2);
+  relay = status.add_relays();
+  relay->set_worker("w5");
+  relay->set_island("island0");
+  const std::string text = StatusText(status, true);
+  EXPECT_THAT(text, HasSubstr("  relay of w0: below that of w4, above 3 executors and 0 relays; 7 "
+                              "messages, 2.0 KiB\n"));
+  EXPECT_THAT(text, HasSubstr("  relay of w4: below the controller, above 0 executors and 2 "));
+  EXPECT_THAT(text, HasSubstr("  relay of w5: not needed\n"));
+  EXPECT_THAT(text, HasSubstr("connections resumed; commands come from the relay of w0\n"));
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("relay")));
+}
+
 TEST(StatusTextTest, AControllerOfAnotherVersionIsNamed) {
   EXPECT_EQ(VersionNote("0.1.0", "0.1.0"), "");
   EXPECT_THAT(VersionNote("0.1.0", "0.2.0"),

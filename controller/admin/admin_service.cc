@@ -156,6 +156,7 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
     to->set_round_trip_us(
         std::chrono::duration_cast<std::chrono::microseconds>(health.round_trip).count());
     to->set_links_resumed(health.links_resumed);
+    to->set_log_from(health.log_from);
   }
   to->set_supervisor_connected(snapshot.supervisors.contains(from.spec.worker));
   if (const auto it = snapshot.executor_fetches.find(from.id);
@@ -214,6 +215,17 @@ v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
   }
   for (const ExecutorStatus& executor : snapshot.executors)
     FillExecutor(snapshot, executor, out.add_executors());
+  for (const RelayStatus& from : snapshot.relays) {
+    v1::Relay* const to = out.add_relays();
+    to->set_worker(from.worker);
+    to->set_island(from.island);
+    to->set_above(from.above);
+    to->set_endpoint(from.endpoint);
+    to->set_executors(static_cast<uint32_t>(from.executors));
+    to->set_relays(static_cast<uint32_t>(from.relays));
+    to->set_messages(from.passed_on.messages);
+    to->set_bytes(from.passed_on.bytes);
+  }
   v1::Counts* const counts = out.mutable_counts();
   counts->set_sessions(snapshot.counts.sessions);
   counts->set_arrays(snapshot.counts.arrays);

@@ -76,6 +76,8 @@ absl::Status ControllerShell::Listen() {
   hub.data_endpoint = ":" + port;
   hub.deadline = options_.executor_deadline;
   hub.link_grace = options_.link_grace;
+  hub.links.fanout = static_cast<size_t>(options_.relay_fan_out);
+  hub.links.secret = RandomSecret;
   hub.off_loop = [this](std::function<void()> work, std::function<void()> then) {
     packing_.Run(
         [&loop = loop_, work = std::move(work), then = std::move(then)]() mutable {
@@ -363,6 +365,9 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.stalled = hub_->Stalled();
   out.loads = hub_->Loads();
   out.health = hub_->Health();
+  out.relays = hub_->RelayTree();
+  out.relay_troubles = hub_->relays().troubles;
+  out.relay_moves = hub_->relays().moves;
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
   for (const auto& [id, record] : executors_) out.executor_fetches[id] = record.fetches;

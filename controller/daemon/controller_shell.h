@@ -36,6 +36,7 @@ struct ControllerOptions {
   int data_port = 0;
   std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds link_grace{3000};
+  int relay_fan_out = 0;  // 0: no relays
   std::chrono::milliseconds island_timeout{60000};
   std::chrono::milliseconds forget_after{3600000};  // 0: never
   std::string log_dir;

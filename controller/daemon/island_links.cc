@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/island_links.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -33,12 +34,20 @@ NewLogEntry CommandEntry(ExecutorId executor, EncodedCommand command, bool linge
 
 }  // namespace
 
+IslandLinks::IslandLinks(IslandLinksOptions options)
+    : options_(std::move(options)), head_(LogLimits{.floors = options_.fanout > 0}) {}
+
 void IslandLinks::Expect(const absl::Status& status) {
   if (!status.ok()) spdlog::error("the log of an island: {}", Text(status));
 }
 
-void IslandLinks::Join(ExecutorId executor, Link* link) {
-  members_[executor].link = link;
+void IslandLinks::Join(ExecutorId executor, Link* link, Incarnation incarnation,
+                       std::string worker) {
+  Member& member = members_[executor];
+  member.link = link;
+  member.incarnation = incarnation;
+  member.worker = std::move(worker);
+  if (options_.fanout > 0) member.secret = options_.secret();
   version_due_ = true;
 }
 
@@ -63,19 +72,33 @@ LogOutbox::Standing IslandLinks::StandingOf(const Member& member) const {
   return member.before ? *member.before : head_.outbox(*member.child).standing();
 }
 
+absl::Status IslandLinks::CheckFloor(ExecutorId executor, LogNumber applied) const {
+  const LogNumber floor = head_.floor(executor.value);
+  if (applied >= floor || Planted(Bug::kBehindIsServed)) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition,
+               "it has entries up to {}, but entry {} is concluded, so nobody has that any more",
+               applied, floor);
+}
+
 absl::Status IslandLinks::Resume(ExecutorId executor, Link* link, uint64_t version,
                                  LogNumber applied) {
   const auto it = members_.find(executor);
   if (it == members_.end())
     return absl::FailedPreconditionError("the log has nothing for this executor any more");
   Member& member = it->second;
-  const LogOutbox::Standing had = StandingOf(member);
+  const bool elsewhere = member.known && (!member.child || member.asks);
+  const LogOutbox::Standing had =
+      elsewhere ? LogOutbox::Standing{0, head_.log().last(), 0, {}} : StandingOf(member);
   if (version > head_.version() || applied < had.applied || applied > had.sent)
     return InvalidArgument(
         "it knows version {} and entries up to {}, expected at most {}, and {} to {}", version,
         applied, head_.version(), had.applied, had.sent);
+  // Entries may have come from its relay since it said so: then its relay, or Ask, checks the
+  // floor.
+  if (!elsewhere) FAIRWAY_RETURN_IF_ERROR(CheckFloor(executor, applied));
   member.link = link;
-  if (!member.child) return absl::OkStatus();  // it begins with the next version
+  // It begins with the next version, hears of its parent, or is yet to ask.
+  if (!member.child || member.asks) return absl::OkStatus();
   FAIRWAY_RETURN_IF_ERROR(head_.Attach(*member.child, applied, had.sent));
   member.before.reset();
   SetDue(member);
@@ -87,88 +110,133 @@ absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand command, bo
   Member& member = members_.at(executor);
   NewLogEntry entry = CommandEntry(executor, std::move(command), lingers, std::move(payer));
   FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body_bytes()));
-  if (!member.child) {
+  if (!member.known) {
     const bool first = Planted(Bug::kOvertakeWaiting) && !member.waiting.empty();
     member.waiting.insert(first ? member.waiting.begin() : member.waiting.end(), std::move(entry));
     return absl::OkStatus();
   }
-  FAIRWAY_RETURN_IF_ERROR(head_.Append(std::move(entry)).status());
-  if (Leaves(member)) SetDue(member);
+  FAIRWAY_ASSIGN_OR_RETURN(member.last, head_.Append(std::move(entry)));
+  End& end = EndOf(member);
+  if (Leaves(end)) SetDue(end);
   return absl::OkStatus();
 }
 
 absl::Status IslandLinks::Take(ExecutorId executor, std::string_view bytes) {
   Member& member = members_.at(executor);
-  if (!member.child)
+  if (!member.known)
     return InvalidArgument("a report of the log came before its first frame was sent");
   FAIRWAY_ASSIGN_OR_RETURN(const LogReport report, DecodeLogReport(bytes));
+  if (!member.child || member.asks) {
+    if (report.version < head_.version()) return absl::OkStatus();  // R3
+    return InvalidArgument("a report of version {} came from an executor that was not sent it",
+                           report.version);
+  }
   FAIRWAY_RETURN_IF_ERROR(head_.Take(*member.child, report));
   head_.TakeConcluded();
   if (Leaves(member)) SetDue(member);
   return absl::OkStatus();
 }
 
-void IslandLinks::SetDue(Member& member) {
-  if (!std::exchange(member.due, true)) due_.push_back(&member);
+void IslandLinks::SetDue(End& end) {
+  if (!std::exchange(end.due, true)) due_.push_back(&end);
 }
 
-bool IslandLinks::Leaves(const Member& member) const {
-  if (member.link == nullptr) return false;
-  const LogOutbox& outbox = head_.outbox(*member.child);
-  return outbox.Urgent() || outbox.unsent_bytes() >= kMaxLingeringBytes;
+bool IslandLinks::Leaves(const End& end) const {
+  if (end.link == nullptr || !end.child) return false;
+  const LogOutbox& outbox = head_.outbox(*end.child);
+  return outbox.Urgent() || (outbox.connected() && outbox.unsent_bytes() >= kMaxLingeringBytes);
 }
 
 void IslandLinks::Begin(Clock::time_point now) {
   version_due_ = false;
   version_began_ = now;
-  std::vector<LogChild> children;
-  std::vector<LogOutbox::Standing> had;
+  std::vector<std::optional<LogOutbox::Standing>> had;
   for (auto& [id, member] : members_) {
-    had.push_back(StandingOf(member));
-    if (!member.child) {
+    if (!member.known) {
       member.joined = Planted(Bug::kEntriesForSuccessor) ? 0 : head_.log().last();
+      had.emplace_back(LogOutbox::Standing{});
+    } else if (member.child && !member.asks) {
+      had.emplace_back(StandingOf(member));
+    } else {
+      had.emplace_back();
     }
-    children.push_back({{{id.value, member.joined}}});
+  }
+  plan_ = Plan(now);
+  std::vector<LogChild> children;
+  for (const ExecutorIndex executor : plan_.executors)
+    children.push_back({{{executor, members_.at(ExecutorId(executor)).joined}}});
+  for (size_t i = 0; i < plan_.relays.size(); ++i) {
+    if (plan_.relays[i].top) children.push_back(Below(i));
   }
   Expect(head_.Begin(std::move(children)));
   head_.TakeConcluded();
-  uint32_t child = 0;
   for (auto& [id, member] : members_) {
-    member.child = child;
-    if (member.link != nullptr) {
-      Expect(head_.Keep(child, std::move(had[child])));
-    } else if (!Planted(Bug::kForgetCut)) {
-      member.before = std::move(had[child]);
-    }
-    for (NewLogEntry& entry : std::exchange(member.waiting, {}))
-      Expect(head_.Append(std::move(entry)).status());
-    SetDue(member);
-    ++child;
+    member.child.reset();
+    member.above = nullptr;
   }
+  uint32_t child = 0;
+  for (const ExecutorIndex executor : plan_.executors)
+    members_.at(ExecutorId(executor)).child = child++;
+  PlaceRelays(child, now);
+  size_t i = 0;
+  for (auto& [id, member] : members_) BeginMember(id, member, std::move(had[i++]));
+}
+
+void IslandLinks::BeginMember(ExecutorId id, Member& member,
+                              std::optional<LogOutbox::Standing> had) {
+  member.known = true;
+  member.asks = false;
+  if (member.above != nullptr) {
+    member.before.reset();
+  } else if (!had && !Planted(Bug::kSendUnasked)) {
+    // A relay sent it entries until now. It must close that link before it gets others.
+    member.asks = true;
+    member.before.reset();
+    TellParent(id, member, {});
+  } else if (member.link != nullptr) {
+    Expect(head_.Keep(*member.child, had ? std::move(*had) : LogOutbox::Standing()));
+  } else if (had && !Planted(Bug::kForgetCut)) {
+    member.before = std::move(*had);
+  }
+  for (NewLogEntry& entry : std::exchange(member.waiting, {})) {
+    const absl::StatusOr<LogNumber> number = head_.Append(std::move(entry));
+    Expect(number.status());
+    if (number.ok()) member.last = *number;
+  }
+  SetDue(EndOf(member));
 }
 
 void IslandLinks::Send(Clock::time_point now, LinkTraffic& sent) {
   const bool may_begin =
       members_.size() <= options_.few || now - version_began_ >= options_.version_pause;
   if (version_due_ && may_begin) Begin(now);
-  for (Member* const member : std::exchange(due_, {})) {
-    member->due = false;
-    SendTo(*member, false, sent);
+  for (End* const end : std::exchange(due_, {})) {
+    end->due = false;
+    SendTo(*end, false, sent);
   }
 }
 
 void IslandLinks::SendAll(Clock::time_point now, LinkTraffic& sent) {
+  FindSilentRelays(now);
   Send(now, sent);
+  const bool lingering = !Planted(Bug::kKeepLingering);
   for (auto& [id, member] : members_) {
-    NoteProgress(member, now);
-    if (member.child && member.link != nullptr) SendTo(member, !Planted(Bug::kKeepLingering), sent);
+    NoteProgress(id, member, now);
+    SendTo(member, lingering, sent);
   }
+  for (const auto& [id, relay] : relays_) SendTo(relay, lingering, sent);
 }
 
-void IslandLinks::NoteProgress(Member& member, Clock::time_point now) const {
-  const LogNumber applied = member.child ? head_.outbox(*member.child).applied() : 0;
-  const bool open =
-      member.child ? head_.outbox(*member.child).entries() > 0 : !member.waiting.empty();
+void IslandLinks::NoteProgress(ExecutorId id, Member& member, Clock::time_point now) const {
+  LogNumber applied = 0;
+  bool open = !member.waiting.empty();
+  if (member.child) {
+    applied = head_.outbox(*member.child).applied();
+    open = head_.outbox(*member.child).entries() > 0;
+  } else if (member.above != nullptr) {
+    applied = head_.floor(id.value);
+    open = member.last > applied;
+  }
   if (member.moved && open && applied == member.moved_to) return;
   member.moved = now;
   member.moved_to = applied;
@@ -186,22 +254,24 @@ LinkHealth IslandLinks::Health(ExecutorId executor, Clock::time_point now) const
     health.open_entries = member.waiting.size();
     for (const NewLogEntry& entry : member.waiting) health.open_bytes += entry.body_bytes();
   }
-  if (health.open_entries > 0 && member.moved)
+  const bool open = health.open_entries > 0 ||
+                    (member.above != nullptr && member.last > head_.floor(executor.value));
+  if (open && member.moved)
     health.still = std::chrono::duration_cast<std::chrono::milliseconds>(now - *member.moved);
   return health;
 }
 
-void IslandLinks::SendTo(const Member& member, bool lingering, LinkTraffic& sent) {
-  if (member.link == nullptr) return;
-  const LogOutbox& outbox = head_.outbox(*member.child);
-  while (member.link->queued_bytes() < options_.link_bytes &&
-         (Leaves(member) || (lingering && outbox.unsent_bytes() > 0))) {
+void IslandLinks::SendTo(const End& end, bool lingering, LinkTraffic& sent) {
+  if (end.link == nullptr || !end.child) return;
+  const LogOutbox& outbox = head_.outbox(*end.child);
+  while (end.link->queued_bytes() < options_.link_bytes && outbox.connected() &&
+         (Leaves(end) || (lingering && outbox.unsent_bytes() > 0))) {
     Frame frame;
     frame.type = kLogFrame;
-    frame.payload = head_.Next(*member.child, &frame.tail);
+    frame.payload = head_.Next(*end.child, &frame.tail);
     ++sent.messages;
     sent.bytes += kFrameHeaderBytes + frame.bytes();
-    member.link->Send(std::move(frame));
+    end.link->Send(std::move(frame));
   }
 }
 
@@ -223,11 +293,16 @@ absl::Status IslandLinks::CheckInvariants() const {
   FAIRWAY_RETURN_IF_ERROR(head_.CheckInvariants());
   std::set<uint32_t> children;
   for (const auto& [id, member] : members_) {
-    if (!member.child && version_due_) continue;
-    if (!member.child || !member.waiting.empty())
+    if (!member.known && version_due_) continue;
+    if (!member.known || !member.waiting.empty())
       return absl::InternalError(
           fmt::format("executor {} waits for a version, but none is due", id));
-    if (head_.outbox(*member.child).connected() != (member.link != nullptr))
+    if (!member.child) {
+      if (member.above == nullptr && !version_due_)
+        return absl::InternalError(fmt::format("executor {} has no parent", id));
+      continue;
+    }
+    if (head_.outbox(*member.child).connected() != (member.link != nullptr && !member.asks))
       return absl::InternalError(fmt::format("executor {} has a link on one side only", id));
     if (*member.child >= static_cast<uint32_t>(head_.children()) ||
         !children.insert(*member.child).second)

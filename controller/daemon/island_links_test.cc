@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/island_links.h"
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/daemon/held_link_for_test.h"
 #include "log/follower.h"
 
 namespace fairway {
@@ -20,28 +20,6 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// A link that holds its frames until they are delivered.
-class HeldLink final : public Link {
- public:
-  void Send(Frame frame) override {
-    last_tail = frame.tail;
-    frame.Join();
-    held.push_back(std::move(frame.payload));
-  }
-  size_t queued_bytes() const override {
-    if (written) return 0;
-    size_t bytes = 0;
-    for (const std::string& frame : held) bytes += frame.size();
-    return bytes;
-  }
-  void Close() override {}
-  std::string peer() const override { return "held"; }
-
-  std::deque<std::string> held;
-  SharedTail last_tail;  // of the last frame
-  bool written = false;  // the frames are in the sockets' buffers
-};
 
 // One registration of an executor.
 struct Registration {

@@ -5,6 +5,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+
+#include "controller/daemon/link_traffic.h"
 
 namespace fairway {
 
@@ -18,6 +21,18 @@ struct LinkHealth {
   // From its latest acknowledged heartbeat to the answer; 0: there was none yet.
   std::chrono::nanoseconds round_trip{0};
   uint64_t links_resumed = 0;  // its connections that broke and came back in time
+  std::string log_from;        // the worker whose relay sends it its log; empty: the controller
+};
+
+// A relay that is connected.
+struct RelayStatus {
+  std::string worker;
+  std::string island;
+  std::string endpoint;   // host:port
+  std::string above;      // the worker of the relay above it; empty: the controller
+  size_t executors = 0;   // its children
+  size_t relays = 0;      // those that are relays; both 0: it has no task
+  LinkTraffic passed_on;  // frames and reports that it sent, as of its last heartbeat
 };
 
 }  // namespace fairway

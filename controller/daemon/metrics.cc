@@ -112,6 +112,28 @@ void OfExecutorLinks(Exposition& out, const ControllerSnapshot& s) {
   each([](const LinkHealth& health) { return health.links_resumed; });
 }
 
+void OfRelays(Exposition& out, const ControllerSnapshot& s) {
+  const auto each = [&](auto value) {
+    for (const RelayStatus& relay : s.relays)
+      out.Value(value(relay), {{"worker", relay.worker}, {"island", relay.island}});
+  };
+  out.Family("fairway_relay_children", "gauge",
+             "Executors and relays to which the relay passes the log of its island on.");
+  each([](const RelayStatus& relay) { return relay.executors + relay.relays; });
+  out.Family("fairway_relay_messages_total", "counter",
+             "Messages that the relay sent to its children and to its parent.");
+  each([](const RelayStatus& relay) { return relay.passed_on.messages; });
+  out.Family("fairway_relay_bytes_total", "counter", "Bytes of these messages.");
+  each([](const RelayStatus& relay) { return relay.passed_on.bytes; });
+  out.Single("fairway_relay_moves_total", "counter",
+             "Executors to which the log came from another relay, or from the controller again.",
+             s.relay_moves);
+  out.Single("fairway_relay_troubles_total", "counter",
+             "Relays and their children that got another place because they were silent, slow or "
+             "could not be reached.",
+             s.relay_troubles);
+}
+
 void OfLoads(Exposition& out, const ControllerSnapshot& s) {
   const auto each = [&](auto value) { EachExecutor(out, s, s.loads, value); };
   out.Family("fairway_executor_turn_units_max", "gauge",
@@ -211,6 +233,7 @@ std::string MetricsText(const ControllerSnapshot& s) {
   out.Single("fairway_executables", "gauge", "Compiled programs known.", s.counts.executables);
   ByIsland(out, s);
   OfLinks(out, s);
+  OfRelays(out, s);
   out.Single("fairway_compilations_total", "counter", "Programs compiled.", s.compilations);
   out.Single("fairway_compile_cache_hits_total", "counter",
              "Compile requests answered from the cache.", s.compile_cache_hits);

@@ -36,7 +36,17 @@ ControllerSnapshot Example() {
                              .open_bytes = 80,
                              .still = std::chrono::milliseconds(250),
                              .round_trip = std::chrono::milliseconds(2),
-                             .links_resumed = 3};
+                             .links_resumed = 3,
+                             .log_from = {}};
+  s.relays.push_back({.worker = "w0",
+                      .island = "i",
+                      .endpoint = {},
+                      .above = {},
+                      .executors = 2,
+                      .relays = 1,
+                      .passed_on = {.messages = 31, .bytes = 310}});
+  s.relay_troubles = 22;
+  s.relay_moves = 23;
   s.counts.nodes_made = 6;
   s.uploaded_bytes = 11;
   s.counts.sessions = 3;
@@ -71,6 +81,11 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   EXPECT_THAT(text, HasSubstr("\nfairway_link_bytes_total{direction=\"from_executors\"} 300\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_commands_total 21\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_links_resumed_total 5\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_relay_children{worker=\"w0\",island=\"i\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_relay_messages_total{worker=\"w0\",island=\"i\"} 31\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_relay_bytes_total{worker=\"w0\",island=\"i\"} 310\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_relay_moves_total 23\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_relay_troubles_total 22\n"));
   const std::string executor = "{worker=\"w0\",island=\"\"} ";
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_open_commands" + executor + "8\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_still_seconds" + executor + "0.25\n"));

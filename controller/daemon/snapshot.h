@@ -37,6 +37,7 @@ struct ControllerSnapshot {
   std::map<ExecutorId, std::chrono::milliseconds> stalled;
   std::map<ExecutorId, LoopLoad> loads;
   std::map<ExecutorId, LinkHealth> health;
+  std::vector<RelayStatus> relays;  // connected ones
   std::vector<DeviceUsage> usage;
   std::set<std::string> supervisors;  // names of the workers whose supervisor is connected
 
@@ -51,6 +52,10 @@ struct ControllerSnapshot {
   LinkTraffic reports;
   uint64_t commands_sent = 0;  // within those messages
   uint64_t links_resumed = 0;  // connections that broke and came back in time
+  // Relays and executors below them that were given another place because of trouble, and executors
+  // that got another parent.
+  uint64_t relay_troubles = 0;
+  uint64_t relay_moves = 0;
   uint64_t compilations = 0;
   uint64_t compile_cache_hits = 0;
 

@@ -88,6 +88,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (!Planted(Bug::kReportsAreSilence) || peer.role == Role::kNew) peer.heard = now_();
   if (frame.type == kLogReportFrame && peer.role == Role::kExecutor)
     return OnLogReport(peer, frame);
+  if (frame.type == kLogReportFrame && peer.role == Role::kRelay) return OnRelayReport(peer, frame);
   if (peer.role == Role::kSupervisor && frame.payload.size() > kParsedAtOnce &&
       options_.off_loop != nullptr)
     return TakeLarge(peer, std::move(frame));
@@ -102,6 +103,7 @@ void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& fr
   using Kind = v1::ToController::MessageCase;
   if (peer.role == Role::kNew) return OnFirst(peer, message);
   if (peer.role == Role::kPulse) return;  // a pulse carries no messages
+  if (peer.role == Role::kRelay) return OnRelayMessage(peer, message);
   const bool executor = peer.role == Role::kExecutor;
   if (executor) {
     const absl::StatusOr<bool> fresh = executors_[peer.executor]->kept.Take(frame);
@@ -133,10 +135,15 @@ void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& fr
       if (!executor)
         return OnCompileResponse(peer, std::move(*message.mutable_compile_response()), code_crc);
       break;
+    case Kind::kLogAsk:
+      if (executor) return OnLogAsk(peer, message.log_ask());
+      break;
     case Kind::kRegisterExecutor:
     case Kind::kResumeExecutor:
     case Kind::kRegisterWorker:
     case Kind::kPulse:
+    case Kind::kRegisterRelay:
+    case Kind::kRelayTrouble:
     case Kind::MESSAGE_NOT_SET:
       break;
   }
@@ -150,12 +157,14 @@ void WorkerHub::Malformed(Peer& peer, const absl::Status& status) {
   const Role role = peer.role;
   Finish(peer);
   if (role == Role::kSupervisor) SupervisorEnded(peer);
+  if (role == Role::kRelay) RelayEnded(peer);
 }
 
 std::optional<std::string> WorkerHub::WorkerOf(const v1::ToController& message) const {
   if (message.has_register_executor()) return message.register_executor().spec().worker();
   if (message.has_register_worker()) return message.register_worker().worker();
   if (message.has_pulse()) return message.pulse().worker();
+  if (message.has_register_relay()) return message.register_relay().worker();
   if (!message.has_resume_executor()) return std::nullopt;
   const auto executor = executors_.find(ExecutorId(message.resume_executor().executor()));
   if (executor == executors_.end()) return std::nullopt;
@@ -175,12 +184,25 @@ void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
   if (message.has_resume_executor()) return OnResumeExecutor(peer, message.resume_executor());
   if (message.has_register_worker()) return OnRegisterWorker(peer, message.register_worker());
   if (message.has_pulse()) return OnPulse(peer, message.pulse());
+  if (message.has_register_relay()) return OnRegisterRelay(peer, message.register_relay());
   FencePeer(peer, "the first message on a link must be a registration");
 }
 
 WorkerHub::Executor* WorkerHub::FindExecutor(const std::string& worker) {
   const auto it = executor_of_worker_.find(worker);
   return it == executor_of_worker_.end() ? nullptr : executors_.at(it->second).get();
+}
+
+v1::FromController WorkerHub::Accepted(ExecutorId id) const {
+  v1::FromController reply;
+  auto* const registered = reply.mutable_registered();
+  registered->set_controller_incarnation(options_.controller.value);
+  registered->set_executor(id.value);
+  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
+  registered->set_deadline_ms(options_.deadline.count());
+  registered->set_data_endpoint(options_.data_endpoint);
+  registered->set_link_grace_ms(options_.link_grace.count());
+  return reply;
 }
 
 void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message) {
@@ -245,19 +267,12 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   if (const auto it = supervisors_.find(spec->worker); it != supervisors_.end())
     it->second->belongs = true;
 
-  v1::FromController reply;
-  auto* const registered = reply.mutable_registered();
-  registered->set_controller_incarnation(options_.controller.value);
-  registered->set_executor(id->value);
-  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
-  registered->set_deadline_ms(options_.deadline.count());
-  registered->set_data_endpoint(options_.data_endpoint);
-  registered->set_link_grace_ms(options_.link_grace.count());
-  Reply(peer, reply);
+  Reply(peer, Accepted(*id));
   std::unique_ptr<Island>& island = islands_[spec->island];
   if (island == nullptr) island.reset(new Island{IslandLinks(options_.links)});
   executor->island = island.get();
-  island->links.Join(*id, peer.link.get());
+  island->links.Join(*id, peer.link.get(), spec->incarnation, spec->worker);
+  OfferRelay(spec->worker);
   SendSoon(*island);
   for (Early& one : early) Send(one.executor, std::move(one.command), std::move(one.payer));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
@@ -386,6 +401,7 @@ void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
         peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)),
         /*cut=*/true);
   }
+  if (role == Role::kRelay) RelayEnded(peer);
   if (role == Role::kSupervisor) {
     SupervisorEnded(peer);
     spdlog::warn("worker {} is disconnected{}{}", peer.worker, status.ok() ? "" : ": ",
@@ -462,6 +478,7 @@ void WorkerHub::SendSoon(Island& island) {
     for (Island* const next : std::exchange(due_, {})) {
       next->due = false;
       next->links.Send(now_(), sent_);
+      TellParents(*next);
     }
   });
 }

@@ -150,15 +150,27 @@ class WorkerHub {
   size_t open_entries() const;
   // The bytes of these that somebody is charged for. For tests.
   int64_t charged_bytes() const;
+  // Relays of the islands' logs, the deepest tree, and how often an end of one was given another
+  // place because of trouble.
+  struct Relays {
+    size_t count = 0;
+    int depth = 0;
+    uint64_t troubles = 0;
+    uint64_t moves = 0;  // executors that got another parent
+  };
+  Relays relays() const;
+  // The relays that are connected, by worker.
+  std::vector<RelayStatus> RelayTree() const;
   // INTERNAL: a log breaks one of its invariants. For tests.
   absl::Status CheckInvariants() const;
 
  private:
-  enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kPulse, kDone };
+  enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kPulse, kRelay, kDone };
   struct Peer;
   struct Executor;
   struct Island;
   struct Supervisor;
+  struct RelayRecord;
   struct Compilation;
   struct Early {
     ExecutorId executor;
@@ -189,6 +201,9 @@ class WorkerHub {
   absl::StatusOr<Executor*> ToResume(const v1::ResumeExecutor& message);
   void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
   void OnPulse(Peer& peer, const v1::Pulse& pulse);
+  void OnRegisterRelay(Peer& peer, const v1::RegisterRelay& message);
+  void OnRelayMessage(Peer& peer, const v1::ToController& message);
+  void RelayEnded(const Peer& peer);
   // The worker's host does not answer: everything that runs there is lost.
   void HostSilent(const std::string& worker, const std::string& how);
   // Workers without a pulse whose processes are silent: nothing else shows that their hosts are.
@@ -201,9 +216,20 @@ class WorkerHub {
   void NoteStalled(Peer& peer, Clock::time_point now);
   void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
   void OnReport(Peer& peer, const v1::Report& report);
+  // What a new executor is told of its registration.
+  v1::FromController Accepted(ExecutorId id) const;
   // Reports are kept by their executor until it hears that they have come.
   void AcknowledgeReport(Peer& peer, size_t bytes);
   void OnLogReport(Peer& peer, const Frame& frame);
+  void OnRelayReport(Peer& peer, const Frame& frame);
+  void OnRelayTrouble(Peer& peer, const v1::RelayTrouble& trouble);
+  // An executor that had a relay asks for its entries.
+  void OnLogAsk(Peer& peer, const v1::LogAsk& ask);
+  // Does something once the worker has both a relay and a known executor.
+  void OfferRelay(const std::string& worker);
+  void DropRelay(const std::string& worker);
+  // Tells executors of the island who their parents are.
+  void TellParents(Island& island);
   void OnCallback(Peer& peer, const v1::LinkCallback& message);
   void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
   void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response,
@@ -251,6 +277,7 @@ class WorkerHub {
   std::map<std::string, PulseRecord> pulses_;
   // Workers whose pulse broke, and until when it may come back.
   std::map<std::string, Clock::time_point> pulse_cut_until_;
+  std::map<std::string, std::unique_ptr<RelayRecord>> relays_;  // connected ones, by worker
   uint64_t next_compilation_ = 1;
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Liveness: silent hosts, silent processes, deaths, restarts (docs/design/0057-liveness.md).
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -108,6 +109,7 @@ void WorkerHub::Forget(ExecutorId id) {
   if (it == executors_.end() || it->second->state == Executor::State::kUp) return;
   if (it->second->state == Executor::State::kLinkEnded)
     DeclareLost(*it->second, it->second->link_cause);
+  DropRelay(it->second->spec.worker);
   const ExecutorSpec spec = std::move(it->second->spec);
   executors_.erase(it);
   executor_of_worker_.erase(spec.worker);
@@ -144,6 +146,9 @@ void WorkerHub::Tick() {
     } else if (role == Role::kNew) {
       spdlog::warn("{} did not register; closing the link", peer->link->peer());
       Finish(*peer);
+    } else if (role == Role::kRelay) {
+      RelayEnded(*peer);
+      Finish(*peer);
     } else if (role == Role::kSupervisor) {
       spdlog::warn("worker {} was silent for {:.1f} s", peer->worker, Seconds(options_.deadline));
       SupervisorEnded(*peer);
@@ -164,7 +169,10 @@ void WorkerHub::Tick() {
     }
   }
   std::erase_if(pulse_cut_until_, [now](const auto& entry) { return entry.second <= now; });
-  for (const auto& [name, island] : islands_) island->links.SendAll(now, sent_);
+  for (const auto& [name, island] : islands_) {
+    island->links.SendAll(now, sent_);
+    TellParents(*island);
+  }
 }
 
 void WorkerHub::NoteStalled(Peer& peer, Clock::time_point now) {
@@ -200,6 +208,17 @@ std::map<ExecutorId, LinkHealth> WorkerHub::Health() const {
     if (executor->island != nullptr) health = executor->island->links.Health(id, now_());
     health.round_trip = executor->round_trip;
     health.links_resumed = executor->links_resumed;
+  }
+  for (const auto& [name, island] : islands_) {
+    for (const auto& [id, open] : island->links.OpenBelowRelays())
+      std::tie(out[id].open_entries, out[id].open_bytes) = open;
+    for (const TreePlan::Relay& relay : island->links.plan().relays) {
+      const ExecutorSpec* const host = Spec(ExecutorId(relay.host));
+      for (const ExecutorIndex executor : relay.executors) {
+        if (host != nullptr && out.contains(ExecutorId(executor)))
+          out[ExecutorId(executor)].log_from = host->worker;
+      }
+    }
   }
   return out;
 }

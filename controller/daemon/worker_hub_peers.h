@@ -71,6 +71,15 @@ struct WorkerHub::Supervisor {
   bool belongs = false;
 };
 
+struct WorkerHub::RelayRecord {
+  uint64_t peer = 0;
+  std::string host;
+  int64_t pid = 0;
+  Incarnation incarnation;
+  std::string endpoint;
+  LinkTraffic passed_on;  // as its last heartbeat says
+};
+
 struct WorkerHub::Compilation {
   std::string worker;
   std::function<void(absl::StatusOr<CompiledCode>)> done;

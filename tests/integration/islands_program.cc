@@ -5,10 +5,13 @@
 //   islands_program ADDRESS time BYTES COUNT   microseconds of one all_reduce of so many bytes
 //   islands_program ADDRESS flood      runs of a program as fast as they are taken, from a line of
 //                                      the standard input to the next
+//   islands_program ADDRESS steps SLICE  gangs one after the other, until a line of the standard
+//                                      input; then what was there from the beginning is checked
 //   islands_program ADDRESS ahead      calls that need a large array, right behind its put
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -156,6 +159,35 @@ int RunUntilLossAndBack(Session& session, int slice) {
   return again.empty() && failures == 0 ? 0 : 1;
 }
 
+int StepsUntilTold(Session& session, int slice) {
+  const std::vector<int>& devices = session.slices()[slice].devices;
+  const auto count = static_cast<int64_t>(devices.size());
+  const auto compiled = session.Compile(Means(64, count, 5), devices).Get();
+  Check(compiled.ok(), compiled.status().ToString());
+  if (!compiled.ok()) return 1;
+  Floats values(static_cast<size_t>((int64_t{128} << 10) * count));  // not kept by the controller
+  std::iota(values.begin(), values.end(), 0.0f);
+  const Array anchor =
+      session.Put(values, {static_cast<int64_t>(values.size())}, Sharding::Tiled(devices, {count}));
+  std::atomic<bool> enough = false;
+  std::thread waiting([&enough] {
+    std::getchar();
+    enough = true;
+  });
+  std::string failed;
+  for (int steps = 0; !enough && failed.empty(); steps += 20) {
+    failed = Chain(session, *compiled, devices, 20);
+    std::printf("steps %d\n", steps);
+    std::fflush(stdout);
+  }
+  if (!failed.empty()) std::printf("FAILED %s\n", failed.c_str());
+  Check(Values(anchor) == Computed(values), "what was there from the beginning");
+  std::fflush(stdout);
+  if (!enough) std::_Exit(1);
+  waiting.join();
+  return failed.empty() && failures == 0 ? 0 : 1;
+}
+
 int Time(Session& session, int64_t bytes, uint32_t rounds) {
   const std::vector<int>& devices = session.slices()[0].devices;
   const auto count = static_cast<int64_t>(devices.size());
@@ -243,6 +275,7 @@ int main(int argc, char** argv) {
   const std::string what = argv[2];
   if (what == "sums") return Sums(*session);
   if (what == "run" && argc == 4) return RunUntilLossAndBack(*session, std::stoi(argv[3]));
+  if (what == "steps" && argc == 4) return StepsUntilTold(*session, std::stoi(argv[3]));
   if (what == "flood") return Flood(*session);
   if (what == "ahead") return Ahead(*session);
   if (what == "time" && argc == 5)

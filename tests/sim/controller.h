@@ -47,6 +47,7 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   size_t compiling() const { return compiling_.size(); }
   // Entries of the logs that are not concluded.
   size_t open_entries() const { return hub_.open_entries(); }
+  WorkerHub::Relays relays() const { return hub_.relays(); }
   // Whether all machines are registered here in their present incarnations.
   bool AllUp() const;
 

@@ -30,6 +30,13 @@ WorkerHubOptions HubOptions(const World& world) {
   // links have little room in some.
   if (world.config.operations % 2 == 0) options.links.few = 0;
   if (world.config.operations % 4 < 2 && world.config.hostile == 0) options.links.link_bytes = 500;
+  options.links.fanout = world.config.fanout;
+  options.links.relay_patience = world.config.relay_patience;
+  options.links.secret = [n = 0]() mutable { return fmt::format("secret {}", ++n); };
+  if (world.config.fanout > 0) {
+    options.links.link_bytes = world.config.relay_link_bytes;
+    options.links.relay_bytes = 10 * world.config.relay_child_bytes;
+  }
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include "tests/sim/controller.h"
 #include "tests/sim/host.h"
 #include "tests/sim/machine.h"
+#include "tests/sim/relays.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
@@ -33,6 +34,61 @@ Pulled World::MayBeCut(Pulled done, uint64_t bits) {
   return [told = std::move(told), done = std::move(done)](absl::StatusOr<uint64_t> value) {
     if (!std::exchange(*told, true)) done(std::move(value));
   };
+}
+
+// ---- relays
+
+void World::SetupRelays(uint64_t seed, WorldKind kind) {
+  Random r(seed ^ 0x72656c617973);
+  if (!(kind.relays || r.Percent(kind.small ? 0 : 8)) || config.hostile > 0) return;
+  config.fanout = static_cast<size_t>(r.Between(2, 4));
+  config.large_island = static_cast<int>(r.Between(4, 16));
+  config.relay_faults = r.Percent(30) ? 0 : static_cast<int>(r.Between(1, 6));
+  config.double_percent = r.Percent(50) ? 0 : static_cast<int>(r.Between(5, 50));
+  config.behind_percent = r.Percent(80) ? 0 : static_cast<int>(r.Between(5, 40));
+  if (r.Percent(50)) config.relay_link_bytes = static_cast<size_t>(r.Between(500, 4000));
+  if (r.Percent(40)) config.relay_child_bytes = static_cast<size_t>(r.Between(2000, 20000));
+  Trace("relays: fan-out {}, {} executors, {} faults, {} bytes for a child", config.fanout,
+        config.large_island, config.relay_faults, config.relay_child_bytes);
+}
+
+void World::HurtRelay() {
+  std::vector<Machine*> of_island;
+  for (auto& machine : machines) {
+    if (machine->island() == "i0") of_island.push_back(machine.get());
+  }
+  Machine* victim = random.Pick(of_island);
+  for (Machine* const machine : of_island) {  // most often one that relays
+    if (machine->host().relay().relays() && random.Percent(40)) victim = machine;
+  }
+  Host& host = victim->host();
+  const int64_t kind = random.Below(100);
+  if (kind < 30) {
+    host.relay().Stop(random.Between(kSecond / 10, 60 * kSecond));
+  } else if (kind < 45) {
+    host.relay().Kill();
+  } else if (kind < 55) {
+    Count("links of a relay cut");
+    pipes->CutAll(host);
+    if (random.Percent(50))
+      host.relay().CutLink(random.Percent(50), random.Between(1, kSecond / 2));
+  } else if (kind < 80) {
+    Count("hosts cannot reach each other");
+    pipes->Block(host, random.Pick(of_island)->host(), random.Between(kSecond / 10, 60 * kSecond));
+  } else if (controller != nullptr && victim->Fine()) {
+    Cut(*victim, random.Percent(50), random.Between(1, kSecond / 2), false, true);
+  }
+}
+
+void World::CheckRelays() {
+  const WorkerHub::Relays relays = controller->relays();
+  Count(fmt::format("tree of depth {}", relays.depth));
+  const bool hurt = config.losses + config.cuts + config.controller_losses + config.stops +
+                        config.relay_faults + config.behind_percent >
+                    0;
+  if (!hurt && relays.troubles > 0 && config.relay_child_bytes > 20000)
+    Broken("link", "{} relays or children got another place, though nothing was in their way",
+           relays.troubles);
 }
 
 // ---- executors, their hosts and links

@@ -16,7 +16,7 @@ constexpr int64_t kSilence = 1000 * kHostSilence / std::chrono::milliseconds(1);
 }  // namespace
 
 Host::Host(World& world, Machine& machine)
-    : world_(world), machine_(machine), compiles_(world.random.Percent(70)) {}
+    : world_(world), machine_(machine), compiles_(world.random.Percent(70)), relay_(world, *this) {}
 
 const std::string& Host::worker() const { return machine_.worker(); }
 const std::string& Host::island() const { return machine_.island(); }
@@ -35,6 +35,7 @@ void Host::Start() {
   world_.Trace("{}: its supervisor starts", worker());
   link_life_.emplace();
   account_.emplace(ExecutorAccount::Options());
+  relay_.Start();
   Dial();
   StartExecutor(world_.random.Between(1, 1000));
 }
@@ -54,6 +55,7 @@ void Host::Die(int64_t back) {
   pulse_.reset();
   old_pulses_.clear();
   if (link_ != nullptr) std::exchange(link_, nullptr)->HangUp();
+  relay_.Die();
   machine_.Die();
   world_.queue.After(back, [this] { Start(); });
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/sim/links.h"
+#include "tests/sim/relay_host.h"
 #include "tests/sim/world.h"
 #include "worker/process/link_life.h"
 #include "worker/supervisor/executor_account.h"
@@ -28,6 +29,8 @@ class Host final : public FarSide {
   const std::string& island() const;
   int64_t pid() const { return pid_; }
 
+  bool alive() const { return alive_; }
+  RelayHost& relay() { return relay_; }
   // Starts the supervisor, which starts the executor.
   void Start();
   // Both processes end at once, and start again after `back`.
@@ -85,6 +88,7 @@ class Host final : public FarSide {
   World& world_;
   Machine& machine_;
   const bool compiles_;
+  RelayHost relay_;
   bool alive_ = false;
   uint64_t life_ = 0;
   int64_t pid_ = 0;

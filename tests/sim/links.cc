@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kLinger = 2000000;  // transport/frame_stream.cc
 
-// Heartbeats and their acknowledgements are field 3 of both messages.
+// Heartbeats and their acknowledgements are field 3 of both messages. Relays report even if there
+// is nothing new.
 bool IsBeat(const Frame& frame) {
   return frame.type == kControlFrame && !frame.payload.empty() && frame.payload[0] == 0x1a;
 }
@@ -81,7 +82,8 @@ void Wire::Send(const v1::ToController& message) { Send(PackFrame(message)); }
 
 void Wire::Send(Frame frame) {
   if (far_ == nullptr || cut_) return;
-  const bool beat = IsBeat(frame);
+  const bool of_relay = far_ == &host_.relay() && frame.type == kLogReportFrame;
+  const bool beat = IsBeat(frame) || of_relay;
   Up(beat, [this, frame = std::move(frame)]() mutable {
     if (closing_ || hub_->on_frame == nullptr) return;
     if (frame.payload.size() > most_)

@@ -119,6 +119,8 @@ class Machine final : public ExecutorActions, public FarSide {
   // The oldest node that was launched on a device and has not ended.
   std::optional<NodeId> Running(int32_t ordinal) const;
   void CheckTotals();
+  // Of time that passes.
+  void CheckOnTheWay();
 
   // ExecutorActions
   void Load(const InstallExecutable& install) override;
@@ -191,7 +193,17 @@ class Machine final : public ExecutorActions, public FarSide {
   void CheckGrace();
   void EndRegistration();
   void Beat(const std::shared_ptr<Wire>& wire);
-  void OnLogFrame(const std::string& frame);
+  void OnLogFrame(const std::string& frame, bool relay);
+  // ---- the log, from the controller or from a relay (machine_log.cc)
+  void OnParent(const v1::LogParent& parent);
+  void DialRelay();
+  void OnRelayFrame(Link* link, const std::string& frame);
+  void OnRelayEnd(Link* link);
+  v1::LogAsk AskLog();
+  // Says sometimes that less has come than has. Returns what it says.
+  LogNumber Claim(LogNumber applied);
+  void NoteLogFrame(const std::string& frame);
+  void LetRelayGo();
   // Checks that the hub was given this command next.
   void CheckNext(const Command& command);
   void Deliver(const Command& command);
@@ -224,7 +236,7 @@ class Machine final : public ExecutorActions, public FarSide {
   // Checks that code was loaded for the executors that run it now.
   void CheckPeers(const Run& run);
   void TakeInputs(Run& run);
-  // Takes its inputs and the memory that it needs.
+  // And takes the memory that it needs.
   void Occupy(Run& run);
   // Whether a failed launch should have made one of its inputs.
   bool Poisoned(const Run& run) const;
@@ -249,18 +261,21 @@ class Machine final : public ExecutorActions, public FarSide {
   std::optional<Registration> registration_;  // of the process
   std::optional<ReportPace> pace_;            // of the registration
   bool was_registered_ = false;
-  std::deque<std::string> on_the_way_;  // commands sent to it, encoded, in order
-  std::deque<std::string> said_;        // reports sent by it, encoded, in order
-  int64_t cut_at_ = 0;
-  v1::ToController late_;  // a report of an earlier registration
+  // Commands sent to it, encoded, in order, and when.
+  std::deque<std::pair<std::string, int64_t>> on_the_way_;
+  std::unique_ptr<Link> relay_link_;  // to the relay from which the log comes
+  int64_t fine_since_ = 0;
+  std::set<LogNumber> known_;     // entries that came and are not known to be concluded
+  LogNumber concluded_ = 0;       // the highest one that is known to be
+  bool behind_ = false;           // it has said that it lacks such entries
+  std::deque<std::string> said_;  // reports sent by it, encoded, in order
+  v1::ToController late_;         // a report of an earlier registration
   bool asleep_ = false;
-  int64_t slept_at_ = 0, woke_at_ = 0;
-  std::deque<std::pair<uint64_t, Event>>
-      waiting_;  // until it goes on, with the life of each; 0: any
+  int64_t slept_at_ = 0, woke_at_ = 0, cut_at_ = 0;
+  std::deque<std::pair<uint64_t, Event>> waiting_;  // until it goes on, with its life; 0: any
   Incarnation incarnation_;
-  uint64_t life_ = 0;  // counts processes and resets
-  uint64_t session_ = 0;
-  uint64_t epoch_ = 0;  // of the controller where it registered
+  uint64_t life_ = 0;                 // counts processes and resets
+  uint64_t session_ = 0, epoch_ = 0;  // its registration, and the controller's where it is
   ExecutorId id_;
   bool resetting_ = false;
   GangWatch gang_watch_;

@@ -91,6 +91,7 @@ void Machine::Die() {
   session_ = 0;
   registration_.reset();
   asleep_ = false;
+  LetRelayGo();
   if (wire_ != nullptr) wire_->HangUp();
   wire_ = nullptr;
   buffers_.clear();
@@ -170,6 +171,9 @@ void Machine::Connect() {
     was_registered_ = false;
     on_the_way_.clear();
     said_.clear();
+    known_.clear();
+    concluded_ = 0;
+    behind_ = false;
     wire_ = std::make_shared<Wire>(world_, *host_, this);
     wire_->Open();
     v1::ToController message;
@@ -191,6 +195,8 @@ void Machine::Redial() {
     wire_->Open();
     v1::ToController message;
     *message.mutable_resume_executor() = registration_->Resume(kLinkProtocol, incarnation_);
+    const LogNumber applied = message.resume_executor().applied();
+    message.mutable_resume_executor()->set_applied(Claim(applied));
     wire_->Send(message);
   });
 }
@@ -214,7 +220,10 @@ void Machine::OnFrame(Wire& wire, const Frame& frame) {
     return;
   }
   link_life_->Heard(world_.Time());
-  if (frame.type == kLogFrame) return OnLogFrame(frame.payload);
+  if (frame.type == kLogFrame) {
+    if (behind_) world_.Broken("link", "{} lacks concluded entries and goes on", worker_);
+    return OnLogFrame(frame.payload, false);
+  }
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker_, Describe(status));
@@ -232,6 +241,8 @@ void Machine::OnFrame(Wire& wire, const Frame& frame) {
                              message.registered().deadline_ms());
       Beat(wire_);
       return TellLate();
+    case v1::FromController::kLogParent:
+      return OnParent(message.log_parent());
     case v1::FromController::kResumed:
       return OnResumed(message.resumed());
     case v1::FromController::kNotResumed:
@@ -248,10 +259,11 @@ void Machine::OnFrame(Wire& wire, const Frame& frame) {
   }
 }
 
-void Machine::OnLogFrame(const std::string& frame) {
-  const absl::StatusOr<std::vector<Command>> commands = registration_->Take(frame);
+void Machine::OnLogFrame(const std::string& frame, bool relay) {
+  const absl::StatusOr<std::vector<Command>> commands = registration_->Take(frame, relay);
   if (!commands.ok())
     return world_.Broken("codec", "a frame to {}: {}", worker_, Describe(commands.status()));
+  NoteLogFrame(frame);
   for (const Command& command : *commands) {
     CheckNext(command);
     Deliver(command);
@@ -268,12 +280,12 @@ void Machine::Expect(uint64_t session, const Command& command) {
   if (!decoded.ok() || EncodeCommand(*decoded).value() != sent)
     world_.Broken("codec", "a command of kind {} to {} is another one when it is decoded: {}",
                   command.index(), worker_, Describe(decoded.status()));
-  on_the_way_.push_back(std::move(sent));
+  on_the_way_.emplace_back(std::move(sent), world_.queue.now());
 }
 
 void Machine::CheckNext(const Command& command) {
   const std::string sent = EncodeCommand(command).value();
-  if (on_the_way_.empty() || on_the_way_.front() != sent)
+  if (on_the_way_.empty() || on_the_way_.front().first != sent)
     return world_.Broken("link", "{} gets a command of kind {}, which was not sent next", worker_,
                          command.index());
   on_the_way_.pop_front();
@@ -315,6 +327,7 @@ void Machine::CheckGrace() {
 
 void Machine::EndRegistration() {
   registration_->End();
+  LetRelayGo();
   pace_->Stop();
   // Other executors may never get the launches that wait for them (ExecutorSession::Drain).
   world_.BreakGangs(this, session_);
@@ -379,13 +392,6 @@ void Machine::Heard(uint64_t session, const std::string& report) {
   if (said_.empty() || said_.front() != report)
     return world_.Broken("link", "a report of {} comes that was not sent next", worker_);
   said_.pop_front();
-}
-
-void Machine::SendLogReport(CommandInbox::With with) {
-  Frame frame;
-  frame.type = kLogReportFrame;
-  frame.payload = registration_->LogReport(with);
-  if (!frame.payload.empty()) SendFrame(std::move(frame));
 }
 
 // Keeps its last report, which it may send, wrongly, once it has registered anew.

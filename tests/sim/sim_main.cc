@@ -2,6 +2,7 @@
 // Runs worlds: fairway-sim --seeds=N [--first=S] [--seconds=S] [--seed=S [--verbose]] [--coverage]
 //   [--streams]: gangs are started behind those that compute their inputs, as on GPUs
 //   [--small]: worlds of a few operations
+//   [--relays]: in every world, not in some
 //   and, where bugs are planted (fairway-sim-bugs): --bug=NAME, --all-bugs.
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -67,6 +68,8 @@ Flags Parse(int argc, char** argv) {
       flags.kind.gang_inputs = ArrivalRule::kExternal;
     } else if (arg == "--small") {
       flags.kind.small = true;
+    } else if (arg == "--relays") {
+      flags.kind.relays = true;
     } else if (arg == "--verbose") {
       flags.verbose = true;
     } else if (arg == "--coverage") {
@@ -125,6 +128,9 @@ struct PlantedBug {
 
 // None of 6,000 seeds finds it; losses_test.cc does. --bug takes it, --all-bugs leaves it out.
 constexpr Bug kRare = Bug::kEndedForAnother;
+
+// Bugs of relays: --all-bugs looks for them where all worlds have relays.
+bool IsOfRelays(Bug bug) { return Bug::kForgetEarlyEnds <= bug && bug <= Bug::kSendUnasked; }
 
 // The bugs of the cluster, and those of the log that show here.
 std::vector<PlantedBug> AllPlanted() {
@@ -187,7 +193,9 @@ int Main(int argc, char** argv) {
     for (const PlantedBug& planted : AllPlanted()) {
       if (planted.bug == kRare) continue;
       Plant(planted);
-      const Outcome out = RunApart(flags);
+      Flags these = flags;
+      these.kind.relays = flags.kind.relays || IsOfRelays(planted.bug);
+      const Outcome out = RunApart(these);
       all = all && out.failing_seed != 0;
       std::printf("%-26s %6s  %-10s %s\n", planted.name.c_str(),
                   out.failing_seed != 0 ? std::to_string(out.seeds).c_str() : "NOT",
@@ -220,9 +228,10 @@ int Main(int argc, char** argv) {
   const bool streams = flags.kind.gang_inputs == ArrivalRule::kExternal;
   if (out.failing_seed != 0) {
     std::puts(fmt::format("seed {} breaks {}: {}", out.failing_seed, out.rule, out.text).c_str());
-    std::puts(fmt::format("replay: {} --seed={}{}{}{} --verbose", flags.program, out.failing_seed,
+    std::puts(fmt::format("replay: {} --seed={}{}{}{}{} --verbose", flags.program, out.failing_seed,
                           flags.bug.empty() ? "" : " --bug=" + flags.bug,
-                          streams ? " --streams" : "", flags.kind.small ? " --small" : "")
+                          streams ? " --streams" : "", flags.kind.small ? " --small" : "",
+                          flags.kind.relays ? " --relays" : "")
                   .c_str());
     return 1;
   }

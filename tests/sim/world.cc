@@ -12,6 +12,7 @@
 #include "tests/sim/hostile.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/neighbour.h"
+#include "tests/sim/relays.h"
 
 namespace fairway::sim {
 namespace {
@@ -20,12 +21,15 @@ constexpr int64_t kTick = kSecond / 10;
 constexpr int64_t kPatience = 600 * kSecond;  // after this, open work counts as waiting for ever
 constexpr uint64_t kMaxSteps = 200000;
 
+// 0 to 9, then letters.
+char Digit(int value) { return static_cast<char>(value < 10 ? '0' + value : 'a' + value - 10); }
+
 }  // namespace
 
 World::World(uint64_t seed, bool verbose, WorldKind kind)
-    : random(seed), verdict(verbose), verbose_(verbose) {
+    : random(seed), verdict(verbose), pipes(std::make_unique<Pipes>(*this)), verbose_(verbose) {
   config.gang_inputs = kind.gang_inputs;
-  Setup(kind.small);
+  Setup(seed, kind);
 }
 World::~World() {
   // Gangs and their runs hold each other.
@@ -46,8 +50,9 @@ void World::SetupSize(bool small) {
   config.operations = static_cast<int>(small ? r.Between(2, 14) : r.Between(10, 60));
 }
 
-void World::Setup(bool small) {
+void World::Setup(uint64_t seed, WorldKind kind) {
   Random& r = random;
+  const bool small = kind.small;
   SetupSize(small);
   config.memory = r.Percent(50) ? 0 : 64 * r.Between(8, 40);
   config.link_delay = r.Percent(30) ? 200 : r.Percent(50) ? 5000 : 100000;
@@ -89,6 +94,7 @@ void World::Setup(bool small) {
     config.cluster.least_commands = config.operations % 2 * 64;
   }
   config.cluster.command_grace_ms = 1000 * kSecond;
+  SetupRelays(seed, kind);
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);
@@ -104,13 +110,14 @@ void World::Setup(bool small) {
 void World::SetupMachines(int most_executors) {
   Random& r = random;
   for (int i = 0; i < config.islands; ++i) {
-    const int executors = static_cast<int>(r.Between(1, most_executors));
+    int executors = static_cast<int>(r.Between(1, most_executors));
+    if (i == 0 && config.large_island > 0) executors = config.large_island;
     for (int e = 0; e < executors; ++e) {
       const std::string island = fmt::format("i{}", i);
       const bool reserved = island == config.reserved;
       int devices = static_cast<int>(r.Percent(20) ? r.Between(4, 5) : r.Between(1, 3));
       if (reserved && e == 0) devices = Hog::kDevices + 2;
-      machines.push_back(std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), island,
+      machines.push_back(std::make_unique<Machine>(*this, fmt::format("w{}{}", i, Digit(e)), island,
                                                    executors, devices,
                                                    reserved ? 0 : config.memory));
     }
@@ -179,6 +186,8 @@ void World::ScheduleFaults() {
       if (machine.island() != config.reserved) CutAndBack(machine);
     });
   }
+  for (int i = 0; i < config.relay_faults; ++i)
+    queue.After(random.Between(1000, busy), [this] { HurtRelay(); });
   for (int i = 0; i < config.controller_losses; ++i) {
     ++down_;
     queue.After(random.Between(1000, busy), [this] { LoseController(); });
@@ -338,7 +347,10 @@ void World::Tick() {
         controller->Settle();
       }
     }
-    for (auto& machine : machines) machine->CheckTotals();
+    for (auto& machine : machines) {
+      machine->CheckTotals();
+      machine->CheckOnTheWay();
+    }
   }
   const bool waiting = std::any_of(owners.begin(), owners.end(),
                                    [](const SessionOwner* owner) { return owner->waiting(); });
@@ -378,6 +390,7 @@ void World::Tick() {
 }
 
 void World::CheckEmpty() {
+  if (config.fanout > 0) CheckRelays();
   const ClusterCounts counts = controller->cluster().inspection().counts();
   if (counts.nodes + counts.groups + counts.arrays + counts.sessions > 0)
     Broken("B1", "left in the core: {} nodes, {} groups, {} arrays, {} sessions", counts.nodes,

@@ -26,13 +26,15 @@ class Client;
 class Controller;
 class SessionOwner;
 class Machine;
+class Pipes;
 struct Gang;
 using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
 // What is given, beside the seed.
 struct WorldKind {
   ArrivalRule gang_inputs = ArrivalRule::kReady;
-  bool small = false;  // few machines, sessions and operations: many seeds in little time
+  bool small = false;   // few machines, sessions and operations: many seeds in little time
+  bool relays = false;  // the log of the first island goes through relays in any case
 };
 
 // What the seed determines about a world before it starts.
@@ -58,8 +60,17 @@ struct Config {
   std::string reserved;         // the neighbour's island
   bool scarce_records = false;  // so little memory for records that hostile sessions are refused
   int failing_percent = 0;      // of computations
-  int64_t turn_delay = 200;     // at most, before a turn that the core wants
-  int64_t fetched_for = 0;      // at most, before a client takes what it has fetched
+  // Relays of the islands' logs; 0: none.
+  size_t fanout = 0;
+  int large_island = 0;  // executors of the first island, if it has relays
+  std::chrono::milliseconds relay_patience{2000};
+  size_t relay_link_bytes = 1 << 20;
+  size_t relay_child_bytes = 32 << 20;
+  int relay_faults = 0;      // relays that stop, and links between hosts that break
+  int double_percent = 0;    // of frames of the log between hosts: they come twice
+  int behind_percent = 0;    // of executors that come back: they say that they lack entries
+  int64_t turn_delay = 200;  // at most, before a turn that the core wants
+  int64_t fetched_for = 0;   // at most, before a client takes what it has fetched
   uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
@@ -82,6 +93,7 @@ class World {
   Verdict verdict;
   Config config;
   std::map<std::string, uint64_t> counts;  // coverage
+  std::unique_ptr<Pipes> pipes;
   std::vector<std::unique_ptr<Machine>> machines;
   std::unique_ptr<Controller> controller;  // nullptr: it is down
   std::vector<std::unique_ptr<Client>> clients;
@@ -180,11 +192,15 @@ class World {
  private:
   void Print(const std::string& line);
   void WakeLoop();
-  void Setup(bool small);
+  void Setup(uint64_t seed, WorldKind kind);
   void SetupSize(bool small);
   void SetupMachines(int most_executors);
   void SetupFaults();
   void SetupHostile();
+  // Decides by numbers of its own, so that worlds without relays are what they were.
+  void SetupRelays(uint64_t seed, WorldKind kind);
+  void HurtRelay();
+  void CheckRelays();
   void MakeSessions();
   void ScheduleFaults();
   void CutLinks(Machine& machine);

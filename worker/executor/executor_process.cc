@@ -21,6 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLookAgain{20};
 constexpr int kBlockingThreads = 4;
+constexpr size_t kMostQueued = 1 << 20;  // bytes of log reports for a relay
 
 Registration::Time LinkTime() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -35,11 +36,20 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
       link_(loop, config_.controller, config_.tls,
             {.on_open = [this] { OnOpen(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
-             .on_log_frame = [this](const std::string& frame) { OnLogFrame(frame); },
+             .on_log_frame = [this](const std::string& frame) { OnLogFrame(frame, false); },
              .on_end = [this](const std::string& why, bool cut) { OnLinkEnd(why, cut); },
              .fill_heartbeat = [this](v1::Heartbeat& to) { FillHeartbeat(to); },
              .stamp = [this](Frame& frame) { registration_.Stamp(frame); },
-             .taken = [this](const Frame& frame) { return registration_.Taken(frame); }}) {}
+             .taken = [this](const Frame& frame) { return registration_.Taken(frame); }}),
+      parent_(loop, config_.tls,
+              {.on_open =
+                   [this](Link* link) {
+                     v1::ToController message;
+                     *message.mutable_log_ask() = registration_.AskLog(session_->incarnation());
+                     link->Send(PackFrame(message));
+                   },
+               .on_frame = [this](const std::string& frame) { OnLogFrame(frame, true); },
+               .on_end = [](Link*) {}}) {}
 
 ExecutorProcess::~ExecutorProcess() { runtime_->WhenLost(nullptr); }
 
@@ -153,6 +163,8 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
       return OnResumed(message.resumed());
     case v1::FromController::kNotResumed:
       return link_.End("the controller does not go on: " + message.not_resumed().reason());
+    case v1::FromController::kLogParent:
+      return OnParent(message.log_parent());
     case v1::FromController::kCallbackAnswer:
       return OnCallbackAnswer(message.callback_answer());
     case v1::FromController::kFence:
@@ -188,10 +200,22 @@ void ExecutorProcess::SendKept(const v1::ToController& message) {
   if (registration_.held()) link_.Send(std::move(frame));
 }
 
-void ExecutorProcess::OnLogFrame(const std::string& frame) {
+void ExecutorProcess::OnParent(const v1::LogParent& parent) {
+  if (!registration_.Follow(parent)) return;
+  spdlog::debug("the log comes from {} in version {}",
+                parent.endpoint().empty() ? "the controller" : parent.endpoint(), parent.version());
+  parent_.Follow(registration_.relay());
+  if (!registration_.relay().empty()) return;
+  v1::ToController message;
+  *message.mutable_log_ask() = registration_.AskLog(session_->incarnation());
+  SendKept(message);
+}
+
+void ExecutorProcess::OnLogFrame(const std::string& frame, bool relay) {
   if (draining_) return;
-  absl::StatusOr<std::vector<Command>> commands = registration_.Take(frame);
-  if (!commands.ok()) return link_.End(Text(commands.status()));
+  absl::StatusOr<std::vector<Command>> commands = registration_.Take(frame, relay);
+  if (!commands.ok())
+    return relay ? parent_.End(Text(commands.status())) : link_.End(Text(commands.status()));
   for (Command& command : *commands) {
     if (const auto* abandon = std::get_if<AbandonLaunch>(&command))
       client_calls_->Abandon(abandon->first, abandon->last, abandon->cause);
@@ -286,10 +310,15 @@ void ExecutorProcess::SendReport(const Report& report) {
 }
 
 void ExecutorProcess::SendLogReport(CommandInbox::With with) {
+  const bool relayed = !registration_.relay().empty();
+  // A relay that takes nothing is replaced.
+  if (relayed && (parent_.link() == nullptr || parent_.link()->queued_bytes() > kMostQueued))
+    return;
   Frame frame;
   frame.type = kLogReportFrame;
   frame.payload = registration_.LogReport(with);
-  if (!frame.payload.empty()) link_.Send(std::move(frame));
+  if (frame.payload.empty()) return;
+  relayed ? parent_.link()->Send(std::move(frame)) : link_.Send(std::move(frame));
 }
 
 void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
@@ -336,6 +365,7 @@ void ExecutorProcess::EndRegistration(const std::string& why) {
   if (client_calls_ != nullptr)
     client_calls_->Close(absl::UnavailableError("the executor lost its controller: " + why));
   registration_.End();
+  parent_.Follow({});
   if (session_ != nullptr) session_->Drain();
   if (draining_) return Exit(kExitOk, "drained; the controller is gone");
   WaitForLaunches();

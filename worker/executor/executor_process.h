@@ -20,6 +20,7 @@
 #include "worker/executor/registration.h"
 #include "worker/executor/runtime/runtime.h"
 #include "worker/process/controller_link.h"
+#include "worker/process/parent_link.h"
 
 namespace fairway {
 
@@ -67,7 +68,10 @@ class ExecutorProcess {
   void OnMessage(v1::FromController message);
   void OnRegistered(const v1::Registered& registered);
   void OnResumed(const v1::Resumed& resumed);
-  void OnLogFrame(const std::string& frame);
+  // `relay`: it came from parent_; otherwise from the controller.
+  void OnLogFrame(const std::string& frame, bool relay);
+  // The log comes from somebody else from now on.
+  void OnParent(const v1::LogParent& parent);
   // Connects again. The registration goes on if its connection was cut.
   void OnLinkEnd(const std::string& why, bool cut);
   // Ends this registration. A new one begins when the launches in flight have ended.
@@ -98,6 +102,7 @@ class ExecutorProcess {
       buffer_makers_;  // ExecutorSession::Context::buffer_makers
   LaunchQueues launches_;
   ControllerLink link_;
+  ParentLink parent_;  // to the relay from which the log comes, if it does
   std::unique_ptr<ExecutorSession> session_;
   std::shared_ptr<ClientCalls> client_calls_;  // of session_
   Registration registration_;                  // of session_

@@ -27,6 +27,8 @@ absl::Status Registration::Accepted(const v1::Registered& terms) {
   controller_ = terms.controller_incarnation();
   grace_ = std::chrono::milliseconds(std::clamp<int64_t>(terms.link_grace_ms(), 0, kMostGrace));
   inbox_.emplace(ExecutorId(self_));
+  relay_.clear();
+  tree_ = 0;
   return absl::OkStatus();
 }
 
@@ -65,14 +67,38 @@ absl::StatusOr<std::vector<Frame>> Registration::Resumed(const v1::Resumed& resu
   return again;
 }
 
-absl::StatusOr<std::vector<Command>> Registration::Take(std::string_view frame) {
-  if (!held())
+absl::StatusOr<std::vector<Command>> Registration::Take(std::string_view frame, bool relay) {
+  const bool cut = phase_ == Phase::kCut || phase_ == Phase::kResuming;
+  if (!held() && !(relay && cut))
     return absl::FailedPreconditionError("a frame of the log came before the registration");
+  if (relay == relay_.empty())
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "a frame of the log came from {}, which is not the parent",
+                 relay ? "a relay" : "the controller");
   return inbox_->Take(frame);
 }
 
 std::string Registration::LogReport(CommandInbox::With with) {
-  return held() ? inbox_->Report(with) : std::string();
+  const bool cut = phase_ == Phase::kCut || phase_ == Phase::kResuming;
+  return held() || (cut && !relay_.empty()) ? inbox_->Report(with) : std::string();
+}
+
+bool Registration::Follow(const v1::LogParent& parent) {
+  if (parent.version() <= tree_) return false;
+  tree_ = parent.version();
+  relay_ = parent.endpoint();
+  secret_ = parent.secret();
+  return true;
+}
+
+v1::LogAsk Registration::AskLog(Incarnation incarnation) {
+  if (!Planted(Bug::kAskOnly)) inbox_->Resend();
+  v1::LogAsk ask;
+  ask.set_version(tree_);
+  ask.set_incarnation(incarnation.value);
+  ask.set_applied(inbox_->applied());
+  ask.set_secret(secret_);
+  return ask;
 }
 
 bool Registration::Over(size_t in_flight, uint64_t highest) {

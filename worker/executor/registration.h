@@ -56,11 +56,24 @@ class Registration {
   absl::Status Accepted(const v1::Registered& terms);
 
   // Returns the new commands of a frame of the log, which the caller carries out at once, in this
-  // order. Errors: those of CommandInbox::Take; FAILED_PRECONDITION: the registration is not held.
-  // The caller ends the link.
-  absl::StatusOr<std::vector<Command>> Take(std::string_view frame);
-  // Returns a report of the log that leaves together with such a message; empty: none.
+  // order. Errors: those of CommandInbox::Take; FAILED_PRECONDITION: the registration is not held,
+  // or the log comes from somebody else. The caller ends the link. `relay`: the frame came on the
+  // link to a relay, which outlives the connection to the controller.
+  absl::StatusOr<std::vector<Command>> Take(std::string_view frame, bool relay = false);
+  // Returns a report of the log that leaves together with such a message; empty: none. It goes to
+  // relay(), so do not call it while there is no link to that.
   std::string LogReport(CommandInbox::With with);
+
+  // The controller says from whom the log comes from now on. Returns whether this is news. Then the
+  // caller closes the link to the relay before, and sends AskLog: to the controller in a message
+  // that must not be lost (Keep), to a relay as the first message on a new link. If that link ends,
+  // it dials the relay again, in pauses, while relay() stays the same.
+  bool Follow(const v1::LogParent& parent);
+  // The endpoint of the relay from which the log comes; empty: it comes from the controller.
+  const std::string& relay() const { return relay_; }
+  // Returns what the executor says to a new parent, or on a new link to it. The next report names
+  // again what is not known to be concluded.
+  v1::LogAsk AskLog(Incarnation incarnation);
 
   // Numbers a message that must not be lost with its connection. The caller sends it if the
   // registration is held; otherwise Resumed returns it.
@@ -94,6 +107,9 @@ class Registration {
   Phase phase_ = Phase::kNone;
   std::optional<CommandInbox> inbox_;  // from when it was accepted
   KeptFrames kept_;
+  std::string relay_;
+  std::string secret_;  // for relay_
+  uint64_t tree_ = 0;   // the version in which relay_ is its parent; 0: it has heard of none
   uint32_t self_ = 0;
   uint64_t controller_ = 0;  // its incarnation
   std::chrono::milliseconds grace_{0};

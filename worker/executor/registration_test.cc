@@ -163,6 +163,56 @@ TEST(RegistrationTest, NobodyResumesWhatWasNotCutOrMoreThanWasSaid) {
   EXPECT_EQ(registration.Resumed(resumed).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+v1::LogParent Parent(uint64_t version, const std::string& endpoint) {
+  v1::LogParent parent;
+  parent.set_version(version);
+  parent.set_endpoint(endpoint);
+  return parent;
+}
+
+TEST(RegistrationTest, TheLogComesFromTheParentThatTheControllerNames) {
+  Registration registration;
+  registration.Ask();
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
+  const std::string frame = LogFrameWriter(5, {}).Take();
+  EXPECT_FALSE(registration.Take(frame, /*relay=*/true).ok());
+  EXPECT_TRUE(registration.Follow(Parent(5, "relay")));
+  EXPECT_FALSE(registration.Follow(Parent(5, "other")));
+  EXPECT_FALSE(registration.Follow(Parent(4, "")));  // old news
+  EXPECT_EQ(registration.relay(), "relay");
+  const v1::LogAsk ask = registration.AskLog(Incarnation(11));
+  EXPECT_EQ(ask.version(), 5u);
+  EXPECT_EQ(ask.incarnation(), 11u);
+  EXPECT_EQ(ask.applied(), 0u);
+  EXPECT_FALSE(registration.Take(frame, /*relay=*/false).ok());
+  EXPECT_TRUE(registration.Take(frame, /*relay=*/true).ok());
+  EXPECT_TRUE(registration.Follow(Parent(6, "")));
+  EXPECT_FALSE(registration.Take(frame, /*relay=*/true).ok());
+  EXPECT_TRUE(registration.Take(frame, /*relay=*/false).ok());
+  registration.End();
+  ASSERT_TRUE(registration.Over(0, 0));
+  registration.Ask();
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
+  EXPECT_EQ(registration.relay(), "");
+  EXPECT_TRUE(registration.Follow(Parent(1, "relay")));  // of another controller
+}
+
+TEST(RegistrationTest, ALinkToARelayOutlivesTheConnectionToTheController) {
+  Registration registration;
+  registration.Ask();
+  ASSERT_TRUE(registration.Accepted(Terms()).ok());
+  ASSERT_TRUE(registration.Follow(Parent(5, "relay")));
+  registration.AskLog(Incarnation(11));
+  const std::string frame = LogFrameWriter(5, {}).Take();
+  ASSERT_TRUE(registration.Cut(seconds(1)));
+  EXPECT_TRUE(registration.Take(frame, /*relay=*/true).ok());
+  EXPECT_NE(registration.LogReport(CommandInbox::With::kHeartbeat), "");
+  registration.Resume(9, Incarnation(11));
+  EXPECT_TRUE(registration.Take(frame, /*relay=*/true).ok());
+  registration.End();
+  EXPECT_FALSE(registration.Take(frame, /*relay=*/true).ok());
+}
+
 TEST(RegistrationTest, ANewRegistrationNumbersItsMessagesAnew) {
   Registration registration;
   for (int i = 0; i < 2; ++i) {

@@ -59,6 +59,7 @@ class ControllerLink {
   void Close();
 
   bool connected() const { return link_ != nullptr; }
+  size_t queued_bytes() const { return link_ == nullptr ? 0 : link_->queued_bytes(); }
   // A number that grows with each connection and with its end. It fences answers of an earlier one.
   uint64_t connection() const { return connection_; }
   const std::string& controller() const { return controller_; }

@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 
 // time beyond its own limit in which an executor must end
 constexpr milliseconds kBeyondDrain{2000};
+// Of the pause before a relay is started again, which doubles.
+constexpr milliseconds kMostRelayPause{60000};
 
 ExecutorAccount::Time Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -56,6 +58,7 @@ absl::Status Supervisor::Start() {
     FAIRWAY_ASSIGN_OR_RETURN(compiler_, CompilePool::Start(std::move(options)));
   }
   loop_.Post("start executor", [this] { StartExecutor(); });
+  if (!config_.relay_argv.empty()) loop_.Post("start relay", [this] { StartRelay(); });
   link_.Connect();
   return absl::OkStatus();
 }
@@ -63,6 +66,7 @@ absl::Status Supervisor::Start() {
 int Supervisor::Run() {
   loop_.Run();
   executor_ = nullptr;
+  relay_ = nullptr;
   compiler_ = nullptr;
   return exit_code_.value_or(kExitInternal);
 }
@@ -141,10 +145,36 @@ void Supervisor::Drain(std::string why, milliseconds limit) {
 void Supervisor::SetLogLevel(const std::string& level) {
   fairway::SetLogLevel(level);
   constexpr std::string_view kFlag = "--log-level=";
-  for (std::string& word : config_.executor_argv) {
-    if (word.starts_with(kFlag)) word = std::string(kFlag) + level;
+  for (std::vector<std::string>* const argv : {&config_.executor_argv, &config_.relay_argv}) {
+    for (std::string& word : *argv) {
+      if (word.starts_with(kFlag)) word = std::string(kFlag) + level;
+    }
   }
-  if (executor_ != nullptr) executor_->Tell(level.front());
+  for (const auto& child : {executor_.get(), relay_.get()}) {
+    if (child != nullptr) child->Tell(level.front());
+  }
+}
+
+// ---- The relay ----
+
+void Supervisor::StartRelay() {
+  if (exit_code_.has_value()) return;
+  const auto again = [this](const std::string& why) {
+    spdlog::warn("{}; starting it again in {} ms", why, relay_pause_.count());
+    loop_.PostAfter(relay_pause_, "start relay", [this] { StartRelay(); });
+    relay_pause_ = std::min(2 * relay_pause_, kMostRelayPause);
+  };
+  auto child = ExecutorChild::Spawn(
+      loop_, config_.relay_argv, config_.child_env, nullptr,
+      [this, again, since = std::chrono::steady_clock::now()](const ProcessEnd& end) {
+        // Posted, because this is a callback of the child.
+        loop_.Post("relay gone", [gone = std::shared_ptr<ExecutorChild>(std::move(relay_))] {});
+        if (std::chrono::steady_clock::now() - since > kMostRelayPause)
+          relay_pause_ = milliseconds(1000);
+        again(fmt::format("the relay (pid {}) {}", end.pid, Cause(end)));
+      });
+  if (!child.ok()) return again(Text(child.status()));
+  relay_ = *std::move(child);
 }
 
 // ---- The link ----

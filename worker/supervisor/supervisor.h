@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon of a worker: starts and watches the executor and the compile processes, never loads
-// the plugin itself, and keeps the supervisor link of proto/fairway/v1/link.proto.
+// The daemon of a worker: starts and watches the executor, the relay if it has one, and the compile
+// processes, never loads the plugin itself, and keeps the supervisor link of
+// proto/fairway/v1/link.proto.
 #ifndef FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
 #define FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
 
@@ -29,8 +30,9 @@ struct SupervisorConfig {
   std::string worker;
   std::string island;
   std::vector<std::string> executor_argv;
-  CompilePool::Options compile;        // without argv the worker has no compiler
-  std::vector<std::string> child_env;  // "NAME=value", for executor and compile processes
+  std::vector<std::string> relay_argv;  // empty: the worker has no relay
+  CompilePool::Options compile;         // without argv the worker has no compiler
+  std::vector<std::string> child_env;   // "NAME=value", for executor and compile processes
   std::chrono::milliseconds drain_limit{10000};
   ExecutorAccount::Options restarts;
   std::chrono::milliseconds compile_limit{600000};
@@ -49,7 +51,7 @@ class Supervisor {
   // In the loop: ends the executor when its work in flight has ended, then ends this process with
   // 0.
   void Drain(std::string why, std::chrono::milliseconds limit);
-  // In the loop: for this process and its executors, the running one too. `level` has passed
+  // In the loop: for this process, its executors and its relay, the running ones too. `level` has passed
   // CheckLogLevel.
   void SetLogLevel(const std::string& level);
 
@@ -57,6 +59,7 @@ class Supervisor {
   void StartExecutor();
   void OnExecutorStarted(const v1::ExecutorStarted& started);
   void OnExecutorEnd(const ProcessEnd& end);
+  void StartRelay();
   void Register();
   void OnLinkEnd(const std::string& why);
   void OnMessage(v1::FromController message);
@@ -72,6 +75,9 @@ class Supervisor {
   std::unique_ptr<CompilePool> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
   ExecutorAccount account_;  // of executor_ and those before it
+
+  std::unique_ptr<ExecutorChild> relay_;
+  std::chrono::milliseconds relay_pause_{1000};  // before it is started again
 
   ControllerLink link_;
   Pulse pulse_;  // runs while this worker is registered

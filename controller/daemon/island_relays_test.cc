@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// IslandLinks with relays.
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/daemon/held_link_for_test.h"
+#include "controller/daemon/island_links.h"
+#include "log/codec.h"
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Executors 1 to 4 with relays on all hosts and a fan-out of 2: 1 and 2 are below the relay of host
+// 1, 3 and 4 below that of host 3.
+class RelayedLinksTest : public ::testing::Test {
+ protected:
+  RelayedLinksTest() {
+    for (uint32_t id = 1; id <= 4; ++id) {
+      links_.Join(ExecutorId(id), &direct_[id], Incarnation(100 + id), fmt::format("w{}", id));
+      links_.RelayUp(ExecutorId(id), &to_host_[id], Incarnation(200 + id), fmt::format("h{}", id));
+    }
+    Send();
+  }
+  ~RelayedLinksTest() override { EXPECT_EQ(links_.CheckInvariants(), absl::OkStatus()); }
+  void Send() { links_.Send(now_, sent_); }
+  void Tick(milliseconds passed) {
+    now_ += passed;
+    links_.SendAll(now_, sent_);
+  }
+  void Append(uint32_t id, std::string body) {
+    ASSERT_TRUE(links_.Append(ExecutorId(id), {std::move(body), {}}, false).ok());
+    Send();
+  }
+  // Who was told which parent, "executor: endpoint", since the last call.
+  std::vector<std::string> Parents() {
+    std::vector<std::string> out;
+    for (const auto& [id, parent] : links_.TakeParents()) {
+      out.push_back(fmt::format("{}: {}", id, parent.endpoint()));
+      version_ = parent.version();
+    }
+    return out;
+  }
+  absl::Status FromRelay(uint32_t host, const LogReport& report) {
+    return links_.TakeFromRelay(ExecutorId(host), EncodeLogReport(report), now_);
+  }
+  absl::Status Ask(uint32_t id, uint64_t version, LogNumber applied) {
+    v1::LogAsk ask;
+    ask.set_version(version);
+    ask.set_applied(applied);
+    return links_.Ask(ExecutorId(id), ask);
+  }
+  v1::RelayTrouble Trouble(uint64_t incarnation, bool behind = false) {
+    v1::RelayTrouble trouble;
+    trouble.set_version(version_);
+    trouble.set_incarnation(incarnation);
+    trouble.set_behind(behind);
+    return trouble;
+  }
+  // The bodies of the entries that wait on a link.
+  static std::vector<std::string> Bodies(HeldLink& link) {
+    std::vector<std::string> out;
+    for (const std::string& bytes : std::exchange(link.held, {})) {
+      const auto frame = DecodeLogFrame(bytes);
+      if (!frame.ok()) continue;  // a task
+      for (const auto& entry : frame->entries) out.emplace_back(entry.body);
+    }
+    return out;
+  }
+
+  int secrets_ = 0;
+  IslandLinks links_{{.version_pause = milliseconds(50), .fanout = 2, .secret = [this] {
+                        return fmt::format("secret {}", ++secrets_);
+                      }}};
+  IslandLinks::Clock::time_point now_{std::chrono::hours(1)};
+  LinkTraffic sent_;
+  std::map<uint32_t, HeldLink> direct_, to_host_;
+  uint64_t version_ = 0;
+};
+
+TEST_F(RelayedLinksTest, EntriesGoToTheRelayAboveTheirExecutor) {
+  EXPECT_THAT(Parents(), ElementsAre("1: h1", "2: h1", "3: h3", "4: h3"));
+  EXPECT_EQ(links_.relays(), 2u);
+  EXPECT_EQ(links_.depth(), 2);
+  Append(2, "a");
+  Append(3, "b");
+  EXPECT_THAT(Bodies(to_host_[1]), ElementsAre("a"));
+  EXPECT_THAT(Bodies(to_host_[3]), ElementsAre("b"));
+  EXPECT_THAT(Bodies(direct_[2]), IsEmpty());
+  EXPECT_TRUE(FromRelay(1, {version_, 1, {{1, 1}}}).ok());
+  EXPECT_EQ(links_.open(), 1u);
+  EXPECT_FALSE(FromRelay(1, {version_, 1, {{2, 2}}}).ok());  // not below it
+  EXPECT_FALSE(FromRelay(2, {version_, 0, {}}).ok());        // no relay in this version
+}
+
+TEST_F(RelayedLinksTest, ALostRelayIsReplacedAndItsChildrenGoOnFromWhatTheyHave) {
+  Parents();
+  Append(1, "a");
+  Bodies(to_host_[1]);
+  links_.RelayDown(ExecutorId(1));
+  Send();
+  EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: h3", "4: h3"));
+  EXPECT_THAT(Bodies(to_host_[2]), ElementsAre("a"));
+  for (const uint32_t host : {2, 3, 4}) links_.RelayDown(ExecutorId(host));
+  Send();
+  EXPECT_THAT(Parents(), ElementsAre("1: ", "2: ", "3: ", "4: "));
+  EXPECT_THAT(Bodies(direct_[1]), IsEmpty());  // not before it asks
+  EXPECT_TRUE(Ask(1, version_ - 1, 0).ok());
+  Send();
+  EXPECT_THAT(Bodies(direct_[1]), IsEmpty());  // that was an older version
+  EXPECT_TRUE(Ask(1, version_, 0).ok());
+  Send();
+  EXPECT_THAT(Bodies(direct_[1]), ElementsAre("a"));
+  EXPECT_FALSE(links_.Take(ExecutorId(2), EncodeLogReport({version_, 0, {}})).ok());
+  EXPECT_TRUE(links_.Take(ExecutorId(2), EncodeLogReport({version_ - 1, 0, {}})).ok());
+}
+
+TEST_F(RelayedLinksTest, ASilentRelayAndAChildInTroubleGetAnotherPlaceForAWhile) {
+  Parents();
+  Tick(milliseconds(900));
+  EXPECT_TRUE(FromRelay(3, {version_, 0, {}}).ok());
+  Tick(milliseconds(200));
+  EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: h3", "4: h3"));
+  EXPECT_EQ(links_.troubles(), 1u);
+  EXPECT_EQ(links_.TakeTrouble(ExecutorId(2), Trouble(104), now_), std::nullopt);
+  EXPECT_EQ(links_.TakeTrouble(ExecutorId(4), Trouble(104, true), now_), std::nullopt);
+  EXPECT_FALSE(links_.wants_send()) << "it is no child of theirs";
+  EXPECT_EQ(links_.TakeTrouble(ExecutorId(3), Trouble(104), now_), std::nullopt);
+  Send();
+  EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: ", "4: "));  // 3 alone needs no relay
+  EXPECT_EQ(links_.troubles(), 2u);
+  v1::RelayTrouble old = Trouble(101);
+  old.set_version(version_ - 1);
+  links_.TakeTrouble(ExecutorId(2), old, now_);
+  EXPECT_FALSE(links_.wants_send());
+}
+
+TEST_F(RelayedLinksTest, WhoBelowARelayIsBehindIsKnown) {
+  const auto still = [&](uint32_t id) { return links_.Health(ExecutorId(id), now_).still; };
+  Append(1, "aa");
+  Append(1, "b");
+  Append(4, "c");
+  Tick(milliseconds(0));
+  EXPECT_EQ(links_.OpenBelowRelays(), (std::map<ExecutorId, std::pair<size_t, size_t>>{
+                                          {ExecutorId(1), {2, 3}}, {ExecutorId(4), {1, 1}}}));
+  Parents();
+  ASSERT_TRUE(FromRelay(1, {version_, 2, {{1, 1}}}).ok());
+  Tick(milliseconds(300));  // 1 has taken one more
+  now_ += milliseconds(100);
+  EXPECT_EQ(still(1), milliseconds(100));
+  EXPECT_EQ(still(4), milliseconds(400));
+  EXPECT_EQ(still(2), milliseconds(0));
+  ASSERT_TRUE(FromRelay(1, {version_, 2, {{1, 2}}}).ok());
+  EXPECT_EQ(still(1), milliseconds(0));
+  EXPECT_EQ(links_.moves(), 0u);
+  links_.RelayDown(ExecutorId(1));
+  Send();
+  EXPECT_EQ(links_.moves(), 2u);
+}
+
+TEST_F(RelayedLinksTest, ARelayKnowsByWhatItsChildrenProveThemselves) {
+  std::map<uint32_t, std::string> secrets;
+  for (const auto& [id, parent] : links_.TakeParents()) secrets[id.value] = parent.secret();
+  ASSERT_EQ(secrets.size(), 4u);
+  EXPECT_NE(secrets[1], secrets[2]);
+  v1::FromController message;
+  Frame frame;
+  frame.type = kControlFrame;
+  frame.payload = to_host_[1].held.front();
+  ASSERT_TRUE(UnpackFrame(frame, &message).ok());
+  const v1::RelayTask& task = message.relay_task();
+  ASSERT_EQ(task.children_size(), 2);
+  EXPECT_EQ(task.children(0).secret(), secrets[1]);
+  EXPECT_EQ(task.children(0).worker(), "w1");
+  EXPECT_EQ(task.children(1).secret(), secrets[2]);
+  EXPECT_NE(task.secret(), "") << "what it says itself to a relay above it";
+}
+
+TEST_F(RelayedLinksTest, AnExecutorThatLacksConcludedEntriesDoesNotGoOn) {
+  Parents();
+  Append(1, "a");
+  ASSERT_TRUE(FromRelay(1, {version_, 1, {{1, 1}}}).ok());
+  EXPECT_EQ(links_.TakeTrouble(ExecutorId(1), Trouble(101, true), now_), ExecutorId(1));
+  links_.Cut(ExecutorId(1));
+  // Its relay may have sent it entries since it said so.
+  EXPECT_TRUE(links_.Resume(ExecutorId(1), &direct_[1], version_, 0).ok());
+  EXPECT_FALSE(links_.Resume(ExecutorId(1), &direct_[1], version_, 2).ok());
+  for (const uint32_t host : {1, 2, 3, 4}) links_.RelayDown(ExecutorId(host));
+  Send();
+  Parents();
+  EXPECT_EQ(Ask(1, version_, 0).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Ask(1, version_, 1).ok());
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/relay/relay_core.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class TestLink final : public Link {
+ public:
+  void Send(Frame frame) override { sent.push_back(std::move(frame)); }
+  size_t queued_bytes() const override { return queued; }
+  void Close() override { closed = true; }
+  std::string peer() const override { return "test"; }
+  std::optional<Subject> subject() const override { return proved; }
+
+  // The bodies of entries in log frames sent since the last call.
+  std::vector<std::string> Bodies() {
+    std::vector<std::string> out;
+    for (const Frame& frame : std::exchange(sent, {})) {
+      if (frame.type != kLogFrame) continue;
+      for (const auto& entry : DecodeLogFrame(frame.payload).value().entries)
+        out.emplace_back(entry.body);
+    }
+    return out;
+  }
+  // The reports sent since the last call.
+  std::vector<LogReport> Reports() {
+    std::vector<LogReport> out;
+    for (const Frame& frame : std::exchange(sent, {})) {
+      if (frame.type == kLogReportFrame) out.push_back(DecodeLogReport(frame.payload).value());
+    }
+    return out;
+  }
+
+  std::vector<Frame> sent;
+  size_t queued = 0;
+  bool closed = false;
+  std::optional<Subject> proved;
+};
+
+// A relay with executor 1 (incarnation 11) and a relay (incarnation 22) above executors 2 and 3.
+class RelayCoreTest : public ::testing::Test, public RelayActions {
+ protected:
+  void DialParent(const std::string& endpoint) override { dialed_.push_back(endpoint); }
+  void Tell(v1::RelayTrouble trouble) override {
+    told_.push_back(fmt::format("{} in {}: {}{}", trouble.incarnation(), trouble.version(),
+                                trouble.reason(), trouble.behind() ? " (behind)" : ""));
+  }
+  ~RelayCoreTest() override { EXPECT_EQ(relay_.CheckInvariants(), absl::OkStatus()); }
+
+  void Task(uint64_t version, const std::string& parent = {}) {
+    v1::RelayTask task;
+    task.set_version(version);
+    task.set_parent(parent);
+    task.set_secret("own");
+    v1::RelayTask::Child* child = task.add_children();
+    child->set_incarnation(11);
+    child->set_secret("s11");
+    child->set_worker("w1");
+    child->set_floor(4);
+    child->add_below()->set_executor(1);
+    child = task.add_children();
+    child->set_incarnation(22);
+    child->set_secret("s22");
+    child->set_worker("w2");
+    child->set_relay(true);
+    child->add_below()->set_executor(2);
+    child->add_below()->set_executor(3);
+    ASSERT_TRUE(relay_.OnTask(task, &controller_, now_).ok());
+  }
+  absl::Status Ask(TestLink& link, uint64_t incarnation, uint64_t version, LogNumber applied) {
+    v1::ToController message;
+    message.mutable_log_ask()->set_version(version);
+    message.mutable_log_ask()->set_incarnation(incarnation);
+    message.mutable_log_ask()->set_applied(applied);
+    message.mutable_log_ask()->set_secret(secret_.empty() ? fmt::format("s{}", incarnation)
+                                                          : secret_);
+    return relay_.FromChild(&link, PackFrame(message), now_);
+  }
+  absl::Status Report(TestLink& link, const LogReport& report) {
+    Frame frame;
+    frame.type = kLogReportFrame;
+    frame.payload = EncodeLogReport(report);
+    return relay_.FromChild(&link, frame, now_);
+  }
+  absl::Status Entries(uint64_t version, std::vector<std::pair<LogNumber, ExecutorIndex>> entries) {
+    LogFrameWriter writer(version, {});
+    for (const auto& [number, executor] : entries)
+      writer.Add({number, LogSetId::One(executor), EntryKind::kCommand, 0}, std::to_string(number));
+    return relay_.FromParent(writer.Take(), now_);
+  }
+  void Tick(milliseconds passed = milliseconds(100)) {
+    now_ += passed;
+    relay_.Tick(now_);
+  }
+
+  RelayOptions options_{.self = Incarnation(99),
+                        .patience = milliseconds(1000),
+                        .link_bytes = 1000,
+                        .limits = {.child_bytes = 200, .frame_bytes = 500}};
+  RelayCore relay_{options_, this};
+  TestLink controller_, parent_, executor_, below_;
+  RelayCore::Time now_{0};
+  std::vector<std::string> dialed_, told_;
+  std::string secret_;  // said in place of the right one
+};
+
+TEST_F(RelayCoreTest, PassesEntriesOnAndReportsToTheController) {
+  Task(3);
+  EXPECT_THAT(dialed_, IsEmpty());
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  ASSERT_TRUE(Ask(below_, 22, 3, 0).ok());
+  ASSERT_TRUE(Entries(3, {{5, 1}, {6, 2}, {7, 3}}).ok());
+  EXPECT_THAT(executor_.Bodies(), ElementsAre("5"));
+  EXPECT_THAT(below_.Bodies(), ElementsAre("6", "7"));
+  ASSERT_TRUE(Report(executor_, {3, 5, {{5, 5}}}).ok());
+  EXPECT_THAT(controller_.sent, IsEmpty());
+  Tick();
+  const std::vector<LogReport> reports = controller_.Reports();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].applied, 7u);
+  EXPECT_EQ(reports[0].ended, (LogRanges{{5, 5}}));
+  Tick();  // a relay that has nothing to say says that it is there
+  EXPECT_EQ(controller_.Reports().size(), 1u);
+}
+
+TEST_F(RelayCoreTest, BelowAnotherRelayItAsksThatOne) {
+  Task(3, "host:1");
+  EXPECT_THAT(dialed_, ElementsAre("host:1"));
+  relay_.ParentUp(&parent_);
+  ASSERT_EQ(parent_.sent.size(), 1u);
+  v1::ToController message;
+  ASSERT_TRUE(UnpackFrame(parent_.sent[0], &message).ok());
+  EXPECT_EQ(message.log_ask().incarnation(), 99u);
+  EXPECT_EQ(message.log_ask().version(), 3u);
+  EXPECT_EQ(message.log_ask().applied(), 0u);
+  parent_.sent.clear();
+  ASSERT_TRUE(Entries(3, {{5, 1}}).ok());
+  Tick();
+  EXPECT_EQ(parent_.Reports().size(), 1u);
+  EXPECT_THAT(controller_.sent, IsEmpty());
+  relay_.ParentEnded(&parent_);
+  relay_.ParentUp(&executor_);  // another link
+  ASSERT_TRUE(UnpackFrame(executor_.sent[0], &message).ok());
+  EXPECT_EQ(message.log_ask().applied(), 5u);
+}
+
+TEST_F(RelayCoreTest, ANewTaskEndsAllLinksOfTheOldOne) {
+  Task(3, "host:1");
+  relay_.ParentUp(&parent_);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  EXPECT_FALSE(Ask(below_, 22, 4, 0).ok());  // not yet
+  EXPECT_FALSE(Ask(below_, 23, 3, 0).ok());  // a stranger
+  Task(4);
+  EXPECT_TRUE(executor_.closed && parent_.closed);
+  EXPECT_FALSE(controller_.closed);
+  EXPECT_FALSE(Report(executor_, {3, 4, {}}).ok());
+  EXPECT_FALSE(Ask(below_, 22, 3, 0).ok());  // not any more
+  EXPECT_TRUE(Entries(3, {{5, 1}}).ok());    // counts for nothing
+  EXPECT_EQ(relay_.bytes(), 0u);
+  relay_.Stop();
+  EXPECT_EQ(relay_.version(), 0u);
+  EXPECT_FALSE(controller_.closed);
+  EXPECT_TRUE(Entries(4, {{5, 1}}).ok());
+  EXPECT_FALSE(Ask(below_, 22, 4, 0).ok());
+}
+
+TEST_F(RelayCoreTest, AChildWithoutALinkAndASilentRelayAreGivenUp) {
+  Task(3);
+  Tick(milliseconds(900));
+  ASSERT_TRUE(Ask(below_, 22, 3, 0).ok());
+  EXPECT_THAT(told_, IsEmpty());
+  Tick(milliseconds(200));
+  EXPECT_THAT(told_, ElementsAre("11 in 3: it has no connection"));
+  EXPECT_FALSE(Ask(executor_, 11, 3, 4).ok());
+  Tick(milliseconds(700));
+  ASSERT_TRUE(Report(below_, {3, 0, {}}).ok());
+  Tick(milliseconds(900));
+  EXPECT_FALSE(below_.closed);
+  Tick(milliseconds(200));
+  EXPECT_TRUE(below_.closed);
+  EXPECT_THAT(told_, ElementsAre("11 in 3: it has no connection", "22 in 3: it is silent"));
+  Tick(milliseconds(5000));
+  EXPECT_EQ(told_.size(), 2u);
+}
+
+TEST_F(RelayCoreTest, AnExecutorThatLacksConcludedEntriesIsToldToTheController) {
+  Task(3);
+  EXPECT_FALSE(Ask(executor_, 11, 3, 3).ok());
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0], ::testing::EndsWith("(behind)"));
+  EXPECT_FALSE(Ask(executor_, 11, 3, 4).ok());
+}
+
+TEST_F(RelayCoreTest, AnExecutorThatComesBackWithoutConcludedEntriesLosesItsOldLink) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  TestLink again;
+  EXPECT_FALSE(Ask(again, 11, 3, 3).ok());
+  EXPECT_TRUE(executor_.closed);
+  EXPECT_EQ(relay_.CheckInvariants(), absl::OkStatus());
+}
+
+TEST_F(RelayCoreTest, ASlowChildIsGivenUpAndTheOthersGoOn) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  ASSERT_TRUE(Ask(below_, 22, 3, 0).ok());
+  below_.queued = 1000;
+  LogNumber n = 5;
+  for (; told_.empty(); ++n) {
+    ASSERT_LT(n, 50u);
+    ASSERT_TRUE(Entries(3, {{n, 2}}).ok());
+  }
+  EXPECT_THAT(told_, ElementsAre("22 in 3: it does not take its entries"));
+  EXPECT_TRUE(below_.closed);
+  EXPECT_EQ(relay_.bytes(), 0u);
+  ASSERT_TRUE(Entries(3, {{n, 1}, {n + 1, 2}}).ok());
+  EXPECT_THAT(executor_.Bodies(), ElementsAre(std::to_string(n)));
+  EXPECT_FALSE(Report(below_, {3, 5, {}}).ok());
+}
+
+TEST_F(RelayCoreTest, AChildThatDialsAgainReplacesItsOldLink) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  ASSERT_TRUE(Entries(3, {{5, 1}}).ok());
+  TestLink again;
+  ASSERT_TRUE(Ask(again, 11, 3, 4).ok());
+  EXPECT_TRUE(executor_.closed);
+  EXPECT_THAT(again.Bodies(), ElementsAre("5"));
+  relay_.ChildEnded(&executor_);
+  ASSERT_TRUE(Entries(3, {{6, 1}}).ok());
+  EXPECT_THAT(again.Bodies(), ElementsAre("6"));
+  relay_.ChildEnded(&again);
+}
+
+TEST_F(RelayCoreTest, WhoCannotProveToBeAChildGetsNothingAndTheChildKeepsItsLink) {
+  Task(3, "host:1");
+  relay_.ParentUp(&parent_);
+  v1::ToController message;
+  ASSERT_TRUE(UnpackFrame(parent_.sent[0], &message).ok());
+  EXPECT_EQ(message.log_ask().secret(), "own");
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  TestLink stranger;
+  secret_ = "guessed";
+  const absl::Status wrong = Ask(stranger, 11, 3, 4);
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(wrong.message(),
+            "it says that it is the executor of worker w1, but its proof is wrong");
+  EXPECT_EQ(Ask(stranger, 22, 3, 0).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Ask(stranger, 33, 3, 0).code(), absl::StatusCode::kPermissionDenied);
+  secret_.clear();
+  stranger.proved = Subject{Role::kWorker, "w7"};  // a certificate of another worker
+  EXPECT_EQ(Ask(stranger, 11, 3, 4).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_FALSE(relay_.IsChild(&stranger));
+  EXPECT_TRUE(relay_.IsChild(&executor_));
+  EXPECT_FALSE(executor_.closed);
+  ASSERT_TRUE(Entries(3, {{5, 1}}).ok());
+  EXPECT_THAT(executor_.Bodies(), ElementsAre("5"));
+  EXPECT_THAT(stranger.sent, IsEmpty());
+}
+
+}  // namespace
+}  // namespace fairway
