@@ -139,7 +139,10 @@ void Admission::Release(DeviceId device, int64_t bytes) {
   Touch(device);
 }
 
-void Admission::WillRelease(DeviceId device, int64_t bytes) { At(device).will_release += bytes; }
+void Admission::WillRelease(DeviceId device, int64_t bytes) {
+  At(device).will_release += bytes;
+  if (bytes < 0) Touch(device);  // room is kept for those only for whom there will be enough
+}
 
 std::optional<Admission::Shortage> Admission::ShortageOf(NodeId node,
                                                          const Waiting& waiting) const {
@@ -203,8 +206,12 @@ void Admission::JoinLines(Island& island, NodeId node, Waiting& waiting) {
   std::set<NodeId>& line = island.lines[{waiting.set, waiting.session}];
   Set& set = sets_[waiting.set];
   if (line.empty() || node < *line.begin()) {
-    if (!line.empty()) set.firsts.erase({island.waiting.at(*line.begin()).least, waiting.session});
+    if (!line.empty()) {
+      set.firsts.erase({island.waiting.at(*line.begin()).least, waiting.session});
+      set.heads.erase(*line.begin());
+    }
     set.firsts.insert({waiting.least, waiting.session});
+    set.heads.insert(node);
   }
   line.insert(node);
   std::set<NodeId>& all = island.by_session[waiting.session];
@@ -240,8 +247,12 @@ void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting) 
   if (*line->second.begin() == node) {
     Set& set = sets_[waiting.set];
     set.firsts.erase({waiting.least, session});
-    if (line->second.size() > 1)
-      set.firsts.insert({island.waiting.at(*std::next(line->second.begin())).least, session});
+    set.heads.erase(node);
+    if (line->second.size() > 1) {
+      const NodeId next = *std::next(line->second.begin());
+      set.firsts.insert({island.waiting.at(next).least, session});
+      set.heads.insert(next);
+    }
   }
   line->second.erase(node);
   if (line->second.empty()) island.lines.erase(line);
@@ -258,7 +269,11 @@ void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting) 
   if (const auto told = island.told.find(session);
       told != island.told.end() && told->second == node)
     island.told.erase(told);
-  if (!all->second.empty()) return;
+  if (!all->second.empty()) {
+    // Room is kept for the new first, which may be in none of these lines.
+    island.candidates[session].insert(*all->second.begin());
+    return;
+  }
   island.untold.erase(session);
   island.by_session.erase(all);
 }
@@ -325,8 +340,10 @@ void Admission::TakeTouched(Island& island) {
   }
   for (const SetId id : std::exchange(island.looking, {})) {
     Set& set = sets_[id];
+    if (set.heads.empty()) set.left = 0;  // they have left since
     if (set.left == 0) continue;
-    // Whoever room is kept for goes first. What all others may take is less.
+    // Whoever room is kept for goes first. What all others may take is less, unless one of them is
+    // older: those leave no room for it.
     if (set.kept) {
       const SessionId session = island.waiting.at(set.kept).session;
       island.candidates[session].insert(set.kept);
@@ -335,7 +352,8 @@ void Admission::TakeTouched(Island& island) {
     steps_ += set.key->first.size();
     for (const DeviceId needed : set.key->first) {
       const Device& device = At(needed);
-      const int64_t more = device.kept.node ? device.will_release - device.kept.bytes : 0;
+      const bool leaves = device.kept.node && device.kept.node <= *set.heads.begin();
+      const int64_t more = leaves ? device.will_release - device.kept.bytes : 0;
       free = std::min(free, room(needed) + std::min<int64_t>(more, 0));
     }
     for (int i = 0; i < kTried && set.left > 0; ++i, --set.left) {

@@ -135,6 +135,7 @@ class Admission {
     size_t users = 0;             // nodes that wait
     // The first nodes of its lines, by the least that the node needs on each of its devices.
     std::set<std::pair<int64_t, SessionId>> firsts;
+    std::set<NodeId> heads;                // the same nodes, by age
     std::pair<int64_t, SessionId> served;  // of `firsts`: those behind it are looked at next
     size_t left = 0;                       // so many are to be looked at; 0: none may fit
     NodeId kept;          // while Admit runs: on all its devices room is kept for this

@@ -166,6 +166,25 @@ TEST(AdmissionTest, ANodeThatIsHeldKeepsItsPlaceAndItsRoom) {
   EXPECT_EQ(admission.TryHeldAgain(island), Nodes());
 }
 
+// Node 3 does not fit, is kept room for and then refused; node 2 is older, so it leaves no room for
+// node 3.
+TEST(AdmissionTest, RoomThatIsKeptForAYoungerNodeIsNoReasonNotToLook) {
+  Admission a;
+  a.SetDevice(kA, 100);
+  a.SetDevice(kB, 192);
+  const auto may = [](NodeId node) { return node == NodeId(9) || node == NodeId(2); };
+  a.Enqueue(NodeId(9), SessionId(9), kIsland, {{kB, 192}});
+  EXPECT_EQ(a.Admit(kIsland, SIZE_MAX, may), Nodes{NodeId(9)});
+  a.WillRelease(kB, 192);
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 64}});
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kB, 64}});
+  a.Enqueue(NodeId(3), kTwo, kIsland, {{kB, 192}});
+  EXPECT_EQ(a.Admit(kIsland, SIZE_MAX, may), Nodes{});
+  a.WillRelease(kB, -192);
+  a.Release(kB, 192);
+  EXPECT_EQ(a.Admit(kIsland, SIZE_MAX, may), Nodes{NodeId(2)});
+}
+
 TEST(AdmissionTest, AHeldNodeMayBeRemoved) {
   Admission admission;
   admission.SetDevice(DeviceId(1), 100);
