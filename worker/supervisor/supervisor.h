@@ -51,8 +51,8 @@ class Supervisor {
   // In the loop: ends the executor when its work in flight has ended, then ends this process with
   // 0.
   void Drain(std::string why, std::chrono::milliseconds limit);
-  // In the loop: for this process, its executors and its relay, the running ones too. `level` has passed
-  // CheckLogLevel.
+  // In the loop: for this process, its executors and its relay, the running ones too. `level` has
+  // passed CheckLogLevel.
   void SetLogLevel(const std::string& level);
 
  private:
