@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/config.h"
 
+#include <unistd.h>
+
 #include <fstream>
 #include <map>
 #include <string>
@@ -164,7 +166,7 @@ TEST(ConfigTest, PrintConfigTellsWhereEachValueCameFrom) {
 
 // Writes a settings file and returns its path.
 std::string FileOf(const std::string& text) {
-  const std::string path = testing::TempDir() + "/config_test.toml";
+  const std::string path = fmt::format("{}config_test.{}.toml", testing::TempDir(), ::getpid());
   std::ofstream(path) << text;
   return path;
 }

@@ -2,6 +2,7 @@
 #include "base/settings_file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -65,7 +66,7 @@ TEST(SettingsFileTest, FaultsNameTheirLine) {
 }
 
 TEST(SettingsFileTest, GarbageIsAnErrorOfBoundedLength) {
-  const std::string path = testing::TempDir() + "/garbage.toml";
+  const std::string path = fmt::format("{}garbage.{}.toml", testing::TempDir(), ::getpid());
   for (const std::string& text :
        {std::string(100000, '['), std::string(100000, 'a'), std::string("[controller]\n\0x", 15),
         "[" + std::string(500000, 'x') + "]\n", std::string("\xff\xfe\x80")}) {
@@ -77,7 +78,7 @@ TEST(SettingsFileTest, GarbageIsAnErrorOfBoundedLength) {
 }
 
 TEST(SettingsFileTest, FilesThatCannotBeSettingsAreRefused) {
-  const std::string path = testing::TempDir() + "/settings.toml";
+  const std::string path = fmt::format("{}settings.{}.toml", testing::TempDir(), ::getpid());
   EXPECT_EQ(Text(ReadSettings("/no/such").status()),
             "/no/such: cannot be read: No such file or directory");
   EXPECT_EQ(Text(ReadSettings("/dev/zero").status()), "/dev/zero: is no regular file");

@@ -67,6 +67,7 @@ class TlsLinks : public testing::Test {
         tls);
     const size_t before = accepted_.size();
     EXPECT_TRUE(RunUntil(loop_, [&] { return outcome || accepted_.size() > before; }));
+    if (link_ != nullptr) link_->on_closed = [](const absl::Status&) {};
     return outcome.value_or(absl::OkStatus());
   }
   // The files as a worker reads them, or as the controller does.

@@ -170,10 +170,11 @@ class World {
   void EndAll() {
     Turns();
     while (!shell_.reports.empty()) {
-      for (auto& [executor, report] : std::exchange(shell_.reports, {})) {
-        std::sort(report.finished.begin(), report.finished.end());
+      for (auto& entry : std::exchange(shell_.reports, {})) {
+        std::sort(entry.second.finished.begin(), entry.second.finished.end());
         Step([&] {
-          return cluster_.fleet().OnReport(executor, Incarnation(7), std::move(report)), 0;
+          cluster_.fleet().OnReport(entry.first, Incarnation(7), std::move(entry.second));
+          return 0;
         });
       }
       Turns();
