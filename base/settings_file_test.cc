@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,6 +76,20 @@ TEST(SettingsFileTest, GarbageIsAnErrorOfBoundedLength) {
     const auto tables = ReadSettings(path);
     EXPECT_EQ(tables.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_LT(Text(tables.status()).size(), path.size() + kMaxErrorText + 100);
+  }
+}
+
+TEST(SettingsFileTest, NoTextDoesHarm) {
+  constexpr std::string_view kPieces[] = {"[",      "]",   "=",    ".",    "'",  "\"",   "\n", " ",
+                                          "a",      "up",  "\r",   "#",    "{",  "}",    ",",  "0",
+                                          "-",      "T",   ":",    "_",    "e",  "+",    "x",  "\\",
+                                          "\"\"\"", "'''", "\xff", "\xc3", "\t", "true", "inf"};
+  std::minstd_rand random(1);
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (size_t pieces = random() % 16; pieces > 0; --pieces)
+      text += kPieces[random() % std::size(kPieces)];
+    (void)ParseSettings(text);
   }
 }
 
