@@ -18,7 +18,7 @@ constexpr size_t kMaxDevices = 64;
 void RunIt(const ProgramPlan::RunSequence& run) {
   FUZZ_CHECK(CheckSequence(*run.sequence).ok());
   if (run.max_steps > kMaxSteps) return;
-  const std::vector<ShardRef> inputs(run.inputs.size(), ShardRef{GroupId(1), 0});
+  const ShardRefs inputs(run.inputs.size(), ShardRef{GroupId(1), 0});
   SequenceRun state(std::make_shared<SequenceCode>(run.sequence), {inputs}, {});
   uint64_t next_group = 2;
   const auto make = [&](const Instruction& in) {
