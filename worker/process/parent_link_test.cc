@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 
 // A relay that keeps its links.
 struct FakeRelay {
-  explicit FakeRelay(EventLoop& loop) {
+  explicit FakeRelay(EventLoop& its_loop) : loop(its_loop) {
     auto listening = ListenTcp(loop, "127.0.0.1:0", [this](std::unique_ptr<Link> link) {
       link->on_frame = [this](const Frame& frame) {
         said.push_back(frame.payload);
@@ -35,9 +35,11 @@ struct FakeRelay {
     Frame frame;
     frame.type = type;
     frame.payload = payload;
-    links.back()->Send(std::move(frame));
+    loop.Post("send",
+              [this, frame = std::move(frame)]() mutable { links.back()->Send(std::move(frame)); });
   }
 
+  EventLoop& loop;
   std::unique_ptr<LinkServer> server;
   std::vector<std::unique_ptr<Link>> links;
   std::vector<std::string> said;

@@ -31,8 +31,8 @@ class TestLink final : public Link {
     std::vector<std::string> out;
     for (const Frame& frame : std::exchange(sent, {})) {
       if (frame.type != kLogFrame) continue;
-      for (const auto& entry : DecodeLogFrame(frame.payload).value().entries)
-        out.emplace_back(entry.body);
+      const LogFrame decoded = DecodeLogFrame(frame.payload).value();
+      for (const auto& entry : decoded.entries) out.emplace_back(entry.body);
     }
     return out;
   }
