@@ -7,7 +7,6 @@
 #include <map>
 
 #include <spdlog/spdlog.h>
-#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -160,13 +159,6 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
 
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
             absl::AnyInvocable<void(absl::StatusOr<Channel>)> done) {
-  if (use.identity == nullptr) {
-    const auto executor = socket.get_executor();
-    return boost::asio::post(
-        executor, [channel = Channel(std::move(socket)), done = std::move(done)]() mutable {
-          done(std::move(channel));
-        });
-  }
   std::make_shared<Handshake>(std::move(socket), use.identity->Context(), use.peer, std::move(done))
       ->Start(side, timeout);
 }

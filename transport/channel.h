@@ -67,10 +67,10 @@ class Channel {
 
 enum class TlsSide { kClient, kServer };
 
-// Shakes hands on a connected socket; without TLS in `use` that is nothing. `done` runs once, on
-// the socket's executor, never inside this call. UNAVAILABLE: it has not ended within `timeout`, or
-// a side does not believe the other; PERMISSION_DENIED: the peer is somebody else than `use` wants.
-// The text says what is wrong with whose certificate.
+// Shakes hands on a connected socket; `use` has an identity. `done` runs once, on the socket's
+// executor, never inside this call. UNAVAILABLE: it has not ended within `timeout`, or a side does
+// not believe the other; PERMISSION_DENIED: the peer is somebody else than `use` wants. The text
+// says what is wrong with whose certificate.
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
             absl::AnyInvocable<void(absl::StatusOr<Channel>)> done);
 
