@@ -91,8 +91,11 @@ struct Group {
   // Admission::will_release counts it. Invariant: it is charged or reserved, has no queued reader,
   // and has no view or is deleted.
   bool leaving = false;
-  bool declared = false;      // executors know it
-  bool launched = false;      // its producer was launched
+  bool declared = false;  // executors know it
+  // Its producer was launched, and all that wait for it know. Else the first `num_launched` of
+  // `waiters` take it for launched: they are told in slices of the launch, and of its loss.
+  bool launched = false;
+  size_t num_launched = 0;
   std::vector<bool> deleted;  // by shard; empty: none
   size_t num_deleted = 0;
   std::map<int32_t, BytesRef> inlined;  // by shard: bytes that came with the end of its producer
@@ -122,6 +125,7 @@ struct Group {
   const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
   bool settled() const { return state != GroupState::kPending; }
   bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
+  bool TakenForLaunched(size_t waiter) const { return launched || waiter < num_launched; }
   bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
 };
 

@@ -202,12 +202,13 @@ bool Cluster::Groups::TellWaiters(GroupId id) {
   const int kAtOnce = Planted(Bug::kForgetWaiters) ? 1 : 64;
   for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
     s.Charge(1);
-    if (Node* node = s.FindNode(group->waiters[group->num_told++]))
-      s.nodes.InputSettled(*node, *group);
+    const size_t waiter = group->num_told++;
+    if (Node* node = s.FindNode(group->waiters[waiter]))
+      s.nodes.InputSettled(*node, *group, group->TakenForLaunched(waiter));
   }
   if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
   group->waiters.clear();
-  group->num_told = 0;
+  group->num_told = group->num_launched = 0;
   for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {
     s.Charge(1);
     const Group::Watcher watcher = group->watchers.front();

@@ -224,6 +224,14 @@ absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
     if (group->settled() && !(group->waiters.empty() && group->watchers.empty()) &&
         !s.worklists.contains(group->session))
       return Error(absl::StatusCode::kInternal, "nobody tells those that wait for group {}", id);
+    const auto producer = s.all_nodes.find(group->producer);
+    if (producer == s.all_nodes.end() || producer->second->state != NodeState::kLaunched ||
+        !producer->second->failure.ok() || group->launched)
+      continue;
+    const auto list = s.worklists.find(group->session);
+    if (list == s.worklists.end() ||
+        std::ranges::find(list->second.launched, id) == list->second.launched.end())
+      return Error(absl::StatusCode::kInternal, "nobody tells that group {} was launched", id);
   }
   return absl::OkStatus();
 }

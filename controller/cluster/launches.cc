@@ -13,6 +13,11 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
+namespace {
+// Of those that wait for a launch, so many are told at once, and the others in slices. Few, because
+// an island launches many at once.
+constexpr uint64_t kToldAtOnce = 16, kToldInSlice = 64;
+}  // namespace
 
 void Cluster::Launches::Define(ExecutableSpec spec) {
   if (s.executables.contains(spec.id)) return;
@@ -137,30 +142,55 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
 }
 
 void Cluster::Launches::Launched(const Node& node) {
+  const uint64_t until = s.units + std::min(kToldAtOnce, s.options.turn_units);
   for (const GroupId id : node.outputs) {
-    Group& group = *s.FindGroup(id);
-    if (std::exchange(group.launched, true)) continue;
-    for (const NodeId waiter : group.waiters) {
-      Node* const reader = s.FindNode(waiter);
-      if (reader != nullptr && --reader->unlaunched_inputs == 0 &&
-          reader->kind == NodeKind::kLaunch)
-        MaybeArrived(*reader);
-    }
+    if (!TellLaunched(id, until)) s.WorkOf(node.session).launched.push_back(id);
   }
 }
 
-void Cluster::Launches::Lost(const Node& node) {
+bool Cluster::Launches::GoOnLaunched(GroupId id) {
+  return TellLaunched(id, s.units + kToldInSlice);
+}
+
+bool Cluster::Launches::TellLaunched(GroupId id, uint64_t until) {
+  Group* const group = s.FindGroup(id);
+  // Once it is settled, or its producer is lost, those that were not told need not be.
+  if (group == nullptr || group->settled() || group->launched) return true;
+  if (!s.FindNode(group->producer)->failure.ok()) return true;
+  while (s.units < until && group->num_launched < group->waiters.size()) {
+    s.Charge(1);
+    Node* const reader = s.FindNode(group->waiters[group->num_launched++]);
+    if (reader != nullptr && --reader->unlaunched_inputs == 0 && reader->kind == NodeKind::kLaunch)
+      MaybeArrived(*reader);
+  }
+  group->launched = group->num_launched == group->waiters.size();
+  return group->launched;
+}
+
+void Cluster::Launches::Lost(const Node& node, std::vector<GroupId>& left) {
+  const uint64_t until = s.units + std::min(kToldAtOnce, s.options.turn_units);
   for (const GroupId id : node.outputs) {
     Group& group = *s.FindGroup(id);
-    if (!std::exchange(group.launched, false)) continue;
-    for (const NodeId waiter : group.waiters) {
-      Node* const reader = s.FindNode(waiter);
-      if (reader == nullptr) continue;
-      ++reader->unlaunched_inputs;
-      if (reader->kind == NodeKind::kLaunch)
-        s.islands.at(reader->island).sequencer.InputsMissing(waiter);
-    }
+    if (std::exchange(group.launched, false)) group.num_launched = group.waiters.size();
+    if (!TellLost(id, until)) left.push_back(id);
   }
+}
+
+bool Cluster::Launches::GoOnLost(GroupId id) { return TellLost(id, s.units + kToldInSlice); }
+
+bool Cluster::Launches::TellLost(GroupId id, uint64_t until) {
+  Group* const group = s.FindGroup(id);
+  if (group == nullptr) return true;
+  while (s.units < until && group->num_launched > group->num_told) {
+    s.Charge(1);
+    const NodeId waiter = group->waiters[--group->num_launched];
+    Node* const reader = s.FindNode(waiter);
+    if (reader == nullptr) continue;
+    ++reader->unlaunched_inputs;
+    if (reader->kind == NodeKind::kLaunch)
+      s.islands.at(reader->island).sequencer.InputsMissing(waiter);
+  }
+  return group->num_launched <= group->num_told;
 }
 
 std::vector<ShardRef> Cluster::Launches::InlineOutputs(const Node& node) const {

@@ -48,11 +48,15 @@ class Cluster::Launches {
   void MaybeArrived(Node& node);
   // The node has its launch id: sends it to its executors.
   void DoLaunch(Node& node, LaunchId launch_id);
-  // Nodes that wait for its outputs and run where it runs may now be launched after it.
+  // Nodes that wait for its outputs and run where it runs may now be launched after it. Tells the
+  // first of them; the worklist of its session has the others.
   void Launched(const Node& node);
+  // Tells some more of those that wait for an output. Returns whether all know.
+  bool GoOnLaunched(GroupId output);
   // It lost an executor, whose successor knows nothing of it. Nothing may be launched after it any
-  // more.
-  void Lost(const Node& node);
+  // more. Tells the first that wait; adds to `left` the outputs for which others do.
+  void Lost(const Node& node, std::vector<GroupId>& left);
+  bool GoOnLost(GroupId output);
   // The donated input's memory becomes an output's. What is reserved for both is released once,
   // less the credit.
   void TakeOver(Node& node, Group& input);
@@ -69,6 +73,8 @@ class Cluster::Launches {
   void EndNew(Session& session, NewLaunch& launch);
   void FailNew(NewLaunch& launch, const absl::Status& why);
   void PrepareOn(Node& node, size_t participant);
+  bool TellLaunched(GroupId output, uint64_t until);
+  bool TellLost(GroupId output, uint64_t until);
   // Whether a launch takes over the group: nothing else can read it any more, and one argument has
   // all its shards.
   static bool CertainlyTaken(const Group& group, const GroupUse& use);

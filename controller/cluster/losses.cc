@@ -123,6 +123,10 @@ void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {
       for (int i = 0; i < kFew && s.units < until; ++i) {
         if (Planted(Bug::kLossForgetsNodes) && i == 1) loss.heard = NodeId(UINT64_MAX);
         s.Charge(1);
+        if (!loss.unlaunched.empty()) {
+          if (s.launches.GoOnLost(loss.unlaunched.back())) loss.unlaunched.pop_back();
+          continue;
+        }
         const auto still = s.holdings.find(session);
         const auto next = still == s.holdings.end() ? std::set<NodeId>::iterator()
                                                     : still->second.nodes.upper_bound(loss.heard);
@@ -229,7 +233,7 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
   }
 }
 
-void Cluster::Losses::LoseLaunched(Node& node, const Loss& loss) {
+void Cluster::Losses::LoseLaunched(Node& node, Loss& loss) {
   if (node.island != loss.island) return;
   std::vector<std::pair<size_t, size_t>> parts;  // order of the loss, participant
   for (size_t p = 0; p < node.participants.size(); ++p) {
@@ -245,7 +249,7 @@ void Cluster::Losses::LoseLaunched(Node& node, const Loss& loss) {
   };
   const NodeId id = node.id;
   node.failure = status_of(parts[0].second);
-  s.launches.Lost(node);
+  s.launches.Lost(node, loss.unlaunched);
   if (!node.deferred.ok()) {  // the other executors have already reported the loss of a peer
     s.nodes.Conclude(node, absl::Status(node.failure), id);
     return;

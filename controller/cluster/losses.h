@@ -52,7 +52,7 @@ class Cluster::Losses {
  private:
   void LoseGroups(SessionId session, Loss& loss);
   void LoseNode(Node& node, Loss& loss);
-  void LoseLaunched(Node& node, const Loss& loss);
+  void LoseLaunched(Node& node, Loss& loss);
   // The session has been told all of it.
   void LossHeard(const Loss& loss);
   // All sessions have been told: begins to drop the code that also ran on the lost executors, so

@@ -185,11 +185,11 @@ void Cluster::Nodes::Prepare(Node& node) {
   s.launches.Prepare(node);
 }
 
-void Cluster::Nodes::InputSettled(Node& node, const Group& input) {
+void Cluster::Nodes::InputSettled(Node& node, const Group& input, bool was_launched) {
   if (input.state == GroupState::kReady) {
-    if (!input.launched) --node.unlaunched_inputs;
+    if (!was_launched) --node.unlaunched_inputs;
   } else {
-    if (input.launched) ++node.unlaunched_inputs;
+    if (was_launched) ++node.unlaunched_inputs;
     if (node.kind == NodeKind::kLaunch) s.islands.at(node.island).sequencer.InputsMissing(node.id);
   }
   const bool early = Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 2;

@@ -55,8 +55,9 @@ class Cluster::Nodes {
   // Takes prepared nodes back and queues them again, with the receives that read their outputs.
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
 
-  // One of its inputs has settled, and it is told now.
-  void InputSettled(Node& node, const Group& input);
+  // One of its inputs has settled, and it is told now. `was_launched`: it took the input for
+  // launched before.
+  void InputSettled(Node& node, const Group& input, bool was_launched);
   // It has been told of all its inputs.
   void InputsEnded(Node& node);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);

@@ -92,6 +92,76 @@ TEST_F(WideTest, ManyPullsThatFailedEndInSeveralTurns) {
   EXPECT_GT(now, 15000);
 }
 
+// Gangs that read its result on the same devices are told that they may follow it, and later that
+// they may not.
+TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
+  ExecutorSpec spec = Worker("wg", "ig", 1);
+  spec.island_workers = 2;
+  std::vector<ExecutorId> gang = {cluster.fleet().ExecutorUp(spec).value()};
+  spec.worker = "wh";
+  gang.push_back(cluster.fleet().ExecutorUp(spec).value());
+  session = actions.Open(cluster);
+  const uint64_t make = Define(8, {4, 5}, {}, {F32({4})});
+  const uint64_t take = Define(9, {4, 5}, {F32({4})}, {F32({4})});
+  uint64_t next = 1;
+  const auto execute = [&](uint64_t code, std::vector<uint64_t> args) {
+    const auto run = cluster.executables().Execute(session, code, args, {}, {next++});
+    Turns();
+    return run->node.value;
+  };
+  // As many gangs run as may, so the next one waits for its turn.
+  const uint64_t first = execute(make, {});
+  std::vector<uint64_t> others = {execute(take, {1})};
+  for (const ExecutorId executor : gang) {
+    Installed(executor, 8);
+    Installed(executor, 9);
+  }
+  while (static_cast<int>(others.size()) + 1 < ClusterOptions().max_gangs_per_device)
+    others.push_back(execute(make, {}));
+  const uint64_t last = execute(make, {});
+  const uint64_t result = next - 1;
+  for (uint64_t i = 0; i < kWide; ++i) execute(take, {result});
+  const auto launched = [&](uint64_t node) {
+    return std::ranges::count_if(actions.lines, [&](const std::string& l) {
+      return l.find(fmt::format("launch n{} ", node)) != std::string::npos;
+    });
+  };
+  ASSERT_EQ(launched(others.back()), 2);
+  ASSERT_EQ(launched(last), 0);
+  actions.Take();
+  const auto ends = [&](ExecutorId executor, uint64_t node) {
+    Report report;
+    report.finished = {actions.seq.at({executor, NodeId(node)})};
+    Bounded([&] {
+      cluster.fleet().OnReport(executor, Incarnation(7), report);
+      return true;
+    });
+  };
+  for (const ExecutorId executor : gang) ends(executor, first);
+  EXPECT_EQ(launched(last), 2);
+  EXPECT_TRUE(actions.turn_wanted);
+  ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  Turns();
+  ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  Lose(gang[0]);
+  EXPECT_TRUE(actions.turn_wanted);
+  ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  Turns();
+  spec.worker = "wg";
+  EXPECT_TRUE(cluster.fleet().ExecutorUp(spec).ok());
+  cluster.Tick(0);
+  Turns();
+  actions.Take();
+  // All gangs under way are lost, so nothing that reads the last one's result is launched.
+  others.push_back(last);
+  for (const uint64_t node : others) {
+    ends(gang[1], node);
+    Turns();
+  }
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+  EXPECT_THAT(actions.lines, ::testing::Not(Contains(::testing::HasSubstr("launch n"))));
+}
+
 class FullTest : public WideTest {
  protected:
   void SetUp() override {

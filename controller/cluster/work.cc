@@ -153,6 +153,8 @@ void Cluster::Work::DoItem(SessionId session, Worklist& list) {
     const NodeId id = list.ended_inputs.front();
     list.ended_inputs.pop_front();
     if (Node* node = s.FindNode(id)) s.nodes.InputsEnded(*node);
+  } else if (!list.launched.empty()) {
+    if (s.launches.GoOnLaunched(list.launched.front())) list.launched.pop_front();
   } else if (!list.retiring.empty()) {
     s.programs.GoOnRetiring(session, list);
   } else if (!list.binds.empty()) {

@@ -81,6 +81,9 @@ struct Loss {
     NodeId node;
     uint64_t attempt = 0;  // of the node
   };
+  // Outputs of lost launches for which nodes wait that take them for launched. They are told before
+  // the next node is.
+  std::vector<GroupId> unlaunched;
   std::vector<Again> again;  // prepared nodes to be taken back; the youngest is last
 };
 
@@ -136,7 +139,9 @@ struct Worklist {
   std::deque<Loss> losses;
   std::deque<NodeId> held;  // parked receives, until the losses have been told
   std::deque<Told> told;
-  std::deque<GroupId> settled;                         // groups whose waiters have not been told
+  std::deque<GroupId> settled;  // groups whose waiters have not been told
+  // Groups whose producers were launched, of which their waiters have not been told.
+  std::deque<GroupId> launched;
   std::deque<NodeId> ended_inputs;                     // nodes whose inputs have all ended
   std::deque<std::unique_ptr<BoundProgram>> retiring;  // programs that are being given up
   std::deque<std::unique_ptr<ProgramBind>> binds;
@@ -147,7 +152,8 @@ struct Worklist {
 
   // Whether some consequence of past events is left to do.
   bool follows() const {
-    return !endings.empty() || !told.empty() || !settled.empty() || !ended_inputs.empty();
+    return !endings.empty() || !told.empty() || !settled.empty() || !ended_inputs.empty() ||
+           !launched.empty();
   }
   // Whether the session takes no operation: one is not over, or a loss has yet to be told.
   bool busy() const {
