@@ -152,6 +152,10 @@ TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
   cluster.Tick(0);
   Turns();
   actions.Take();
+  for (const ExecutorId executor : gang) {
+    Installed(executor, 9);
+    Turns();
+  }
   // All gangs under way are lost, so nothing that reads the last one's result is launched.
   others.push_back(last);
   for (const uint64_t node : others) {
