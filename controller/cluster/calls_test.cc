@@ -180,6 +180,33 @@ TEST_F(CallsTest, ACallOfManyArraysEndsInSeveralTurns) {
   EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr(" watched 5: OK")));
 }
 
+// Its inputs and results may take long. The next launch of its device does not wait for them.
+TEST_F(CallsTest, ALaunchBeginsAsSoonAsACallOfManyArraysHasRun) {
+  MakeMany();
+  ReportEnd(made_);
+  RunTurns();
+  BeginCall(Define(8, {0}, Values(true), Values(false)), Handles(kFirst));
+  RunTurns();
+  Installed(a, 8);
+  const uint64_t wide = actions.seq.rbegin()->first.second.value;
+  for (int i = 0; i < AtOnce().max_singles_per_device; ++i) {
+    ASSERT_TRUE(cluster.executables().Execute(session, step_, {1}, {}, {2 * kNext + i}).ok());
+    RunTurns();
+    if (i == 0) Installed(a, 1);
+  }
+  const uint64_t last = actions.seq.rbegin()->first.second.value;
+  const auto launched = [&] {
+    return actions.seq.contains({a, NodeId(last)}) &&
+           std::ranges::any_of(actions.Take(), [&](const std::string& line) {
+             return line.find(fmt::format("launch n{} ", last)) != std::string::npos;
+           });
+  };
+  ASSERT_FALSE(launched());
+  ReportEnd(wide);
+  EXPECT_TRUE(launched());
+  EXPECT_TRUE(actions.turn_wanted);
+}
+
 // The client gives its results up, or goes away, while the call ends.
 TEST_F(CallsTest, ResultsMayBeGivenUpWhileACallEnds) {
   for (const bool closes : {false, true}) {

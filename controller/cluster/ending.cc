@@ -261,6 +261,7 @@ void Cluster::Nodes::BeginOutputs(Ending& ending) {
   }
   if (!ending.status.ok()) node.failed_outputs.clear();
   if (!IsSequence(node) || node.unsettled_inputs > 0) return;
+  if (ending.in_turns) s.Charge(node.reads.size() / 4);
   // Some outputs fail with the error of an input. A sequence that was launched ahead may have made
   // them on its own executor, or failed by itself: the input's error counts, as the first cause. An
   // input that was there and was lost since is no reason to fail.

@@ -2,6 +2,7 @@
 #include "controller/cluster/poison.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/planted.h"
@@ -27,12 +28,15 @@ const Group* Worse(const Group* worst, const Group& other) {
 }
 
 std::vector<int32_t> PoisonedBy(const GroupTable& groups, const Node& node, bool lost_too) {
+  std::set<GroupId> poison;
+  for (const GroupId id : node.reads) {
+    const Group& group = *groups.at(id);
+    if (group.state == GroupState::kFailed && (lost_too || group.cause)) poison.insert(id);
+  }
   std::vector<bool> failed;
   for (const std::vector<ShardRef>& argument : node.inputs) {
-    failed.push_back(std::any_of(argument.begin(), argument.end(), [&](const ShardRef& ref) {
-      const Group& group = *groups.at(ref.group);
-      return group.state == GroupState::kFailed && (lost_too || group.cause);
-    }));
+    failed.push_back(std::any_of(argument.begin(), argument.end(),
+                                 [&](const ShardRef& ref) { return poison.contains(ref.group); }));
   }
   return FailedBy(*node.executable->sequence, failed);
 }
