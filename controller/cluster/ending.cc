@@ -14,7 +14,8 @@
 
 namespace fairway {
 namespace {
-// How long the report of an executor's loss may take after a pull from it failed.
+// How long the report of an executor's loss may take after a pull from it failed. The end of an
+// input may take any time.
 constexpr int64_t kDeferredFailureMs = 15000;
 // What a tick looks at, and the units after which it leaves the rest to the next one.
 constexpr size_t kLooks = 1000, kLooksPerUnit = 8;
@@ -72,6 +73,7 @@ void Cluster::Nodes::EndOverdue(int64_t now_ms) {
       deferred_.erase(next);
       continue;
     }
+    if (node->unsettled_inputs > 0 && !PeerGone(node->deferred)) continue;
     if (node->deferred_since < 0) node->deferred_since = now_ms;
     if (now_ms - node->deferred_since < kDeferredFailureMs || s.losses.HasLosses(node->session) ||
         Planted(Bug::kNeverOverdue))
