@@ -121,7 +121,9 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
       command.non_donatable.push_back(index);
       continue;
     }
-    // The controller hears of the launch only at its end, so until then the input is charged.
+    // The controller hears of the launch only at its end, so until then the input is charged. A
+    // sequence may leave it where it is, so its memory is given to others with its free.
+    if (IsSequence(node)) continue;
     for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
   }
   const size_t share = TextShare(command.failed.size());

@@ -102,7 +102,7 @@ struct Node {
   int open_installs = 0;
   LaunchId launch_id;
   std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the other outputs are good
-  std::vector<GroupId> taken;                      // inputs that the launch donated to it
+  std::vector<GroupId> taken;                      // inputs that compiled code takes over
 
   // kReceive
   std::vector<ShardRef> sources;  // one per shard of outputs[0], or per piece; empty for uploads

@@ -20,8 +20,10 @@ using ::testing::Not;
 // Slice 0 is device 0 on island a, slice 1 device 2 on island b; computations are f32[4] -> f32[4].
 class ProgramsTest : public ClusterTest {
  protected:
-  void SetUp() override {
-    Start();
+  explicit ProgramsTest(ClusterOptions options = AtOnce()) : ClusterTest(std::move(options)) {}
+  void SetUp() override { Begin(0); }
+  void Begin(int64_t memory) {
+    Start(memory);
     Define(1, {0}, {F32({4})}, {F32({4})}, 64);
     Define(2, {2}, {F32({4})}, {F32({4})}, 64);
     program.name = "p";
@@ -338,6 +340,49 @@ TEST_F(ProgramsTest, DonatedArgumentsAreTakenOver) {
   InstallAll();
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 keep [] inline []",
                                           "e1 <- launch n6 id 3 keep [0] inline []"));
+}
+
+// Little memory, and every launch ends in turns.
+class TightProgramsTest : public ProgramsTest {
+ protected:
+  TightProgramsTest() : ProgramsTest(InTurns()) {}
+  static ClusterOptions InTurns() {
+    ClusterOptions options = AtOnce();
+    options.ends_at_once = 0;
+    options.turn_units = 1;
+    return options;
+  }
+  void SetUp() override { Begin(512); }
+};
+
+// A sequence takes a donated argument over only where one of its steps does. So others get the
+// argument's memory behind the command that frees it.
+TEST_F(TightProgramsTest, TheMemoryOfADonatedArgumentIsGivenToOthersWithItsFree) {
+  const auto put = cluster.arrays().Put(session, 1, Type(), {0});
+  ASSERT_TRUE(put.ok()) << put.status();
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
+  RunTurns();
+  End(a, put->upload.value);
+  const uint64_t p = TwoStages(/*donated=*/true);
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
+  RunTurns();
+  InstallAll();
+  RunTurns();
+  // Fits beside the result of the first stage alone.
+  const uint64_t large = Define(3, {0}, {}, {F32({112})});
+  ASSERT_TRUE(cluster.executables().Execute(session, large, {}, {}, {3}).ok());
+  RunTurns();
+  actions.Take();
+  End(a, 2);
+  RunTurns();
+  const std::vector<std::string> lines = actions.Take();
+  const auto at = [&](const char* command) {
+    return std::ranges::find_if(
+        lines, [&](const std::string& line) { return line.find(command) != std::string::npos; });
+  };
+  ASSERT_NE(at("e1 <- free [1]"), lines.end()) << ::testing::PrintToString(lines);
+  ASSERT_NE(at("e1 <- prepare n"), lines.end()) << ::testing::PrintToString(lines);
+  EXPECT_LT(at("e1 <- free [1]"), at("e1 <- prepare n")) << ::testing::PrintToString(lines);
 }
 
 TEST_F(ProgramsTest, ADonatedArgumentThatIsAResultLivesOnAsThat) {
