@@ -244,7 +244,7 @@ bool Client::Explains(const Request::Item& item, const absl::Status& status) con
   if (!item.never.empty()) return Describe(status).find(item.never) != std::string::npos;
   // If several parts of an array have failed, the answer is the lowest node's error.
   ModelGroup whole;
-  whole.failures = Inherit(item.groups);
+  whole.failures = Inherit(item.groups, world_.config.memory != 0);
   whole.stored = true;
   for (const auto& group : item.groups) {
     if (!group->stored) whole.machines |= group->machines;

@@ -240,7 +240,7 @@ void Client::Executed(const Code& code, const std::vector<uint64_t>& args,
       gone = gone || array.shards[i].group->surely_failed;
     }
   }
-  Failures failures = Inherit(reads);
+  Failures failures = Inherit(reads, world_.config.memory != 0);
   if (!poison.empty()) {
     failures = {{result.node, poison}};
   } else if (code.load_fails) {

@@ -80,12 +80,14 @@ struct ModelArray {
 };
 
 // The failures of something made from `groups`: those of the lowest failed node, which is the run
-// for results of a program.
-inline Failures Inherit(const std::vector<std::shared_ptr<ModelGroup>>& groups) {
+// for results of a program. `limited`: device memory is. What can never fit then fails for that,
+// before its inputs are heard to have failed, and another node may be the lowest.
+inline Failures Inherit(const std::vector<std::shared_ptr<ModelGroup>>& groups, bool limited) {
   Failures all;
   bool unsure = false;
   for (const auto& group : groups) {
     unsure = unsure || group->failures.size() > 1 ||
+             (limited && !group->stored && !group->failures.empty()) ||
              MayBeFine(group->failures) != group->failures.empty();
     all.insert(all.end(), group->failures.begin(), group->failures.end());
   }

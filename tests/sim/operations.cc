@@ -242,7 +242,7 @@ void Client::DoCopy() {
       reads[device.slice_index].push_back(from.group);
     }
     for (auto& [slice, group] : made) {
-      group->failures = Inherit(reads[slice]);
+      group->failures = Inherit(reads[slice], world_.config.memory != 0);
       if (group->stored) world_.Count("copy is stored");
     }
     if (semantics == CopySemantics::kDonateInput) {

@@ -399,7 +399,7 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
       value.surely_failed = value.surely_failed || shard.group->surely_failed;
       groups.push_back(shard.group);
     }
-    value.failures = Inherit(groups);
+    value.failures = Inherit(groups, world_.config.memory != 0);
     // An argument that was made as an error array.
     if (array.shards.empty()) value.failures = {{run->node, array.error}};
     value.shards.resize(program.slices[0].size());

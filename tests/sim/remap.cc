@@ -173,7 +173,7 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
         group->stored && !read.empty() &&
         std::all_of(read.begin(), read.end(), [](const auto& from) { return from->stored; });
     if (group->stored) world_.Count("reshard is stored");
-    group->failures = Inherit(read);
+    group->failures = Inherit(read, world_.config.memory != 0);
   }
   for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
     if (std::find(all.begin(), all.end(), array.shards[i].group) == all.end()) continue;
