@@ -86,19 +86,21 @@ absl::Status IslandLinks::Resume(ExecutorId executor, Link* link, uint64_t versi
   if (it == members_.end())
     return absl::FailedPreconditionError("the log has nothing for this executor any more");
   Member& member = it->second;
-  const bool elsewhere = member.known && (!member.child || member.asks);
-  const LogOutbox::Standing had =
-      elsewhere ? LogOutbox::Standing{0, head_.log().last(), 0, {}} : StandingOf(member);
+  // We send its log in the present version, and it has asked if it had to. Otherwise it begins with
+  // the next version, hears of its parent, or is yet to ask.
+  const bool ours = member.child && !member.asks;
+  const LogOutbox::Standing had = member.known && !ours
+                                      ? LogOutbox::Standing{0, head_.log().last(), 0, {}}
+                                      : StandingOf(member);
   if (version > head_.version() || applied < had.applied || applied > had.sent)
     return InvalidArgument(
         "it knows version {} and entries up to {}, expected at most {}, and {} to {}", version,
         applied, head_.version(), had.applied, had.sent);
-  // Entries may have come from its relay since it said so: then its relay, or Ask, checks the
-  // floor.
-  if (!elsewhere) FAIRWAY_RETURN_IF_ERROR(CheckFloor(executor, applied));
+  // Below a relay entries may have come since it said so: then its relay, or Ask, checks the floor.
+  // Before its first version the floor is that of its executor's earlier registration.
+  if (ours) FAIRWAY_RETURN_IF_ERROR(CheckFloor(executor, applied));
   member.link = link;
-  // It begins with the next version, hears of its parent, or is yet to ask.
-  if (!member.child || member.asks) return absl::OkStatus();
+  if (!ours) return absl::OkStatus();
   FAIRWAY_RETURN_IF_ERROR(head_.Attach(*member.child, applied, had.sent));
   member.before.reset();
   SetDue(member);

@@ -201,5 +201,19 @@ TEST_F(RelayedLinksTest, AnExecutorThatLacksConcludedEntriesDoesNotGoOn) {
   EXPECT_TRUE(Ask(1, version_, 1).ok());
 }
 
+// Its successor waits for the version that has it; the present one still has the executor that
+// left.
+TEST_F(RelayedLinksTest, AnExecutorThatRegisteredAnewDoesNotLackWhatIsConcludedForTheOneBefore) {
+  Parents();
+  Append(1, "a");
+  ASSERT_TRUE(FromRelay(1, {version_, 1, {{1, 1}}}).ok());
+  links_.Leave(ExecutorId(1));
+  links_.Join(ExecutorId(1), &direct_[1], Incarnation(105), "w1");
+  links_.Cut(ExecutorId(1));
+  EXPECT_EQ(links_.Resume(ExecutorId(1), &direct_[1], 0, 0), absl::OkStatus());
+  Send();
+  EXPECT_THAT(Parents(), ElementsAre("1: h1", "2: h1", "3: h3", "4: h3"));
+}
+
 }  // namespace
 }  // namespace fairway
