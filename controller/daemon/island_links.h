@@ -42,6 +42,8 @@ struct IslandLinksOptions {
   std::chrono::milliseconds relay_patience{1000};
   // Bytes that a relay may have not applied.
   size_t relay_bytes = 32 << 20;
+  // Each controller counts versions from 1, so relays and their children name it, too.
+  Incarnation controller;
   // Returns what proves a child to its relay; not to be guessed. Needed if there are relays.
   std::function<std::string()> secret = nullptr;
   // How long a relay that was in trouble is not chosen, and an executor that was in trouble with

@@ -65,6 +65,7 @@ LogChild IslandLinks::Below(size_t relay) const {
 v1::RelayTask IslandLinks::TaskOf(size_t relay, const std::string& parent) const {
   v1::RelayTask out;
   out.set_version(head_.version());
+  out.set_controller_incarnation(options_.controller.value);
   out.set_parent(parent);
   out.set_secret(relays_.at(ExecutorId(plan_.relays[relay].host)).secret);
   const auto add = [&](Incarnation incarnation, const std::string& secret, ExecutorId executor,

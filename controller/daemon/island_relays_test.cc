@@ -78,9 +78,10 @@ class RelayedLinksTest : public ::testing::Test {
   }
 
   int secrets_ = 0;
-  IslandLinks links_{{.version_pause = milliseconds(50), .fanout = 2, .secret = [this] {
-                        return fmt::format("secret {}", ++secrets_);
-                      }}};
+  IslandLinks links_{{.version_pause = milliseconds(50),
+                      .fanout = 2,
+                      .controller = Incarnation(77),
+                      .secret = [this] { return fmt::format("secret {}", ++secrets_); }}};
   IslandLinks::Clock::time_point now_{std::chrono::hours(1)};
   LinkTraffic sent_;
   std::map<uint32_t, HeldLink> direct_, to_host_;
@@ -183,6 +184,7 @@ TEST_F(RelayedLinksTest, ARelayKnowsByWhatItsChildrenProveThemselves) {
   EXPECT_EQ(task.children(0).worker(), "w1");
   EXPECT_EQ(task.children(1).secret(), secrets[2]);
   EXPECT_NE(task.secret(), "") << "what it says itself to a relay above it";
+  EXPECT_EQ(task.controller_incarnation(), 77u);
 }
 
 TEST_F(RelayedLinksTest, AnExecutorThatLacksConcludedEntriesDoesNotGoOn) {

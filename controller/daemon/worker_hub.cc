@@ -269,7 +269,11 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
 
   Reply(peer, Accepted(*id));
   std::unique_ptr<Island>& island = islands_[spec->island];
-  if (island == nullptr) island.reset(new Island{IslandLinks(options_.links)});
+  if (island == nullptr) {
+    IslandLinksOptions links = options_.links;
+    links.controller = options_.controller;
+    island.reset(new Island{IslandLinks(std::move(links))});
+  }
   executor->island = island.get();
   island->links.Join(*id, peer.link.get(), spec->incarnation, spec->worker);
   OfferRelay(spec->worker);

@@ -59,6 +59,7 @@ TEST_F(RelayHubTest, ARelayGetsATaskAndWhenItGoesExecutorsGetTheirLogFromTheCont
   EXPECT_TRUE(relay->Next().has_worker_registered());
   const v1::RelayTask task = relay->Next().relay_task();
   ASSERT_GT(task.children_size(), 0);
+  EXPECT_EQ(task.controller_incarnation(), options_.controller.value);
   EXPECT_EQ(ParentOf(0), "h:1");
   const auto tree = hub_->RelayTree();
   ASSERT_EQ(tree.size(), 1u);

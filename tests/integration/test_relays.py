@@ -144,10 +144,10 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def log_ask(version, incarnation, secret):
+def log_ask(version, incarnation, secret, controller=0):
     """The frame with which a child begins (link.proto, LogAsk)."""
     ask = b"\x08" + bytes([version]) + b"\x11" + struct.pack("<Q", incarnation)
-    ask += b"\x22" + bytes([len(secret)]) + secret
+    ask += b"\x22" + bytes([len(secret)]) + secret + b"\x29" + struct.pack("<Q", controller)
     payload = b"\x5a" + bytes([len(ask)]) + ask
     return struct.pack("<IBBHQQII", 0x59575246, 1, 1, 0, 0, 0, len(payload), crc32c(payload)) + payload
 
@@ -176,8 +176,10 @@ def test_a_child_with_a_wrong_proof_is_named_in_one_line_and_gets_nothing(island
     child = next(w for w, parent in island.parents().items() if parent == worker)
     moves = island.total("fairway_relay_moves_total")
     line = f"it says that it is the executor of worker {child}, but its proof is wrong"
+    controller = island.cluster.status()["incarnation"]
     for version in range(1, 100):
-        assert answer(address(island, worker), log_ask(version, island.before[child], b"?" * 16)) == b""
+        ask = log_ask(version, island.before[child], b"?" * 16, controller)
+        assert answer(address(island, worker), ask) == b""
         if line in island.log(worker):
             break
     assert island.log(worker).count(line) == 1

@@ -95,6 +95,7 @@ v1::LogAsk Registration::AskLog(Incarnation incarnation) {
   if (!Planted(Bug::kAskOnly)) inbox_->Resend();
   v1::LogAsk ask;
   ask.set_version(tree_);
+  ask.set_controller_incarnation(controller_);
   ask.set_incarnation(incarnation.value);
   ask.set_applied(inbox_->applied());
   ask.set_secret(secret_);

@@ -182,6 +182,7 @@ TEST(RegistrationTest, TheLogComesFromTheParentThatTheControllerNames) {
   EXPECT_EQ(registration.relay(), "relay");
   const v1::LogAsk ask = registration.AskLog(Incarnation(11));
   EXPECT_EQ(ask.version(), 5u);
+  EXPECT_EQ(ask.controller_incarnation(), 77u);
   EXPECT_EQ(ask.incarnation(), 11u);
   EXPECT_EQ(ask.applied(), 0u);
   EXPECT_FALSE(registration.Take(frame, /*relay=*/false).ok());

@@ -55,6 +55,7 @@ absl::Status RelayCore::OnTask(const v1::RelayTask& task, Link* controller, Time
   unreported_ = 0;
   parent_ = task.parent();
   secret_ = task.secret();
+  controller_incarnation_ = task.controller_incarnation();
   if (parent_.empty()) {
     parent_link_ = controller;
   } else {
@@ -69,6 +70,7 @@ void RelayCore::ParentUp(Link* parent) {
   v1::ToController message;
   v1::LogAsk* const ask = message.mutable_log_ask();
   ask->set_version(log_->version());
+  ask->set_controller_incarnation(controller_incarnation_);
   ask->set_incarnation(options_.self.value);
   ask->set_applied(log_->Ask());
   ask->set_secret(secret_);
@@ -117,6 +119,8 @@ absl::Status RelayCore::OnAsk(Link* link, const v1::LogAsk& ask, Time now) {
   if (ask.version() != version())
     return Error(absl::StatusCode::kFailedPrecondition, "it asks for version {}, this is {}",
                  ask.version(), version());
+  if (ask.controller_incarnation() != controller_incarnation_)
+    return absl::FailedPreconditionError("it asks for this version of another controller");
   uint32_t child = 0;
   while (child < children_.size() && children_[child].incarnation.value != ask.incarnation())
     ++child;

@@ -66,8 +66,9 @@ class RelayCore {
   absl::Status FromParent(std::string_view frame, Time now);
 
   // A frame from a child: first its LogAsk, then reports. On an error the link is over.
-  // FAILED_PRECONDITION: not yet, or not any more in this version; the child should hear of another
-  // parent, or dial again. PERMISSION_DENIED: it is not the child that it says it is.
+  // FAILED_PRECONDITION: not yet, or not any more in this version, or it has yet to hear that its
+  // controller is gone; the child should hear of another parent, or dial again. PERMISSION_DENIED:
+  // it is not the child that it says it is.
   absl::Status FromChild(Link* link, const Frame& frame, Time now);
   void ChildEnded(const Link* link);
 
@@ -109,6 +110,8 @@ class RelayCore {
   std::optional<LogRelay> log_;  // of the present task
   std::string parent_;
   std::string secret_;  // for the parent
+  // Whose task it is. Each controller counts versions from 1.
+  uint64_t controller_incarnation_ = 0;
   Link* parent_link_ = nullptr;
   std::vector<Child> children_;  // as numbered in log_
   size_t unreported_ = 0;        // bytes of frames since the last report

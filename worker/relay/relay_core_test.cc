@@ -66,6 +66,7 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
     task.set_version(version);
     task.set_parent(parent);
     task.set_secret("own");
+    task.set_controller_incarnation(controller_incarnation_);
     v1::RelayTask::Child* child = task.add_children();
     child->set_incarnation(11);
     child->set_secret("s11");
@@ -86,6 +87,7 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
     message.mutable_log_ask()->set_version(version);
     message.mutable_log_ask()->set_incarnation(incarnation);
     message.mutable_log_ask()->set_applied(applied);
+    message.mutable_log_ask()->set_controller_incarnation(asks_of_controller_);
     message.mutable_log_ask()->set_secret(secret_.empty() ? fmt::format("s{}", incarnation)
                                                           : secret_);
     return relay_.FromChild(&link, PackFrame(message), now_);
@@ -115,7 +117,9 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
   TestLink controller_, parent_, executor_, below_;
   RelayCore::Time now_{0};
   std::vector<std::string> dialed_, told_;
-  std::string secret_;  // said in place of the right one
+  std::string secret_;                    // said in place of the right one
+  uint64_t controller_incarnation_ = 77;  // of tasks
+  uint64_t asks_of_controller_ = 77;
 };
 
 TEST_F(RelayCoreTest, PassesEntriesOnAndReportsToTheController) {
@@ -244,6 +248,25 @@ TEST_F(RelayCoreTest, AChildThatDialsAgainReplacesItsOldLink) {
   ASSERT_TRUE(Entries(3, {{6, 1}}).ok());
   EXPECT_THAT(again.Bodies(), ElementsAre("6"));
   relay_.ChildEnded(&again);
+}
+
+// Each controller counts versions from 1, and a child may not know yet that its own is gone. So it
+// comes for a version that this relay does have, with an incarnation or a secret that it has not.
+TEST_F(RelayCoreTest, AChildOfAnotherControllerIsNotTakenForAnImpostor) {
+  controller_incarnation_ = 78;
+  Task(3, "host:1");
+  relay_.ParentUp(&parent_);
+  v1::ToController message;
+  ASSERT_TRUE(UnpackFrame(parent_.sent[0], &message).ok());
+  EXPECT_EQ(message.log_ask().controller_incarnation(), 78u);
+  EXPECT_EQ(Ask(executor_, 12, 3, 4).code(), absl::StatusCode::kFailedPrecondition);
+  secret_ = "of the relay's link to that controller";
+  EXPECT_EQ(Ask(below_, 22, 3, 0).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(relay_.IsChild(&below_));
+  asks_of_controller_ = 78;
+  EXPECT_EQ(Ask(below_, 22, 3, 0).code(), absl::StatusCode::kPermissionDenied);
+  secret_.clear();
+  EXPECT_TRUE(Ask(below_, 22, 3, 0).ok());
 }
 
 TEST_F(RelayCoreTest, WhoCannotProveToBeAChildGetsNothingAndTheChildKeepsItsLink) {
