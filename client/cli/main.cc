@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/config.h"
+#include "client/cli/admin_client.h"
 #include "client/cli/check_config.h"
 #include "client/cli/commands.h"
 #include "client/cli/identity.h"
@@ -33,12 +34,13 @@ constexpr std::string_view kHelp =
     "bench take "
     "--controller "
     "HOST[:PORT]\n"
-    "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER).\n";
+    "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER), and --tls-ca FILE for TLS.\n";
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
+  fairway::SilenceGrpc();
   if (command == "up") return fairway::RunUp(argc - 1, argv + 1);
   if (command == "down") return fairway::RunDown(argc - 1, argv + 1);
   if (command == "run") return fairway::RunProgram(argc - 1, argv + 1);

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and the data port by TLS: certificates from `fairway init` and `fairway issue`, and what is refused."""
+"""TLS of all ports but HTTP: certificates from `fairway init` and `fairway issue`, and what is refused."""
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
+import ssl
 import stat
 
 import pytest
@@ -67,7 +69,8 @@ def test_a_cluster_with_tls_runs_a_program_over_two_islands(secured, certificate
     for number in (0, 1):
         secured.worker(f"w{number}", f"island{number}", *tls_of(certificates, f"w{number}"))
     secured.controller.wait("islands up: 2")
-    done = run("fairway", "run", str(PROGRAM), "--controller", f"127.0.0.1:{secured.port}", "--arg", "x=1.5")
+    done = run("fairway", "run", str(PROGRAM), "--controller", f"127.0.0.1:{secured.port}", "--arg", "x=1.5",
+               f"--tls-ca={certificates}/ca.pem")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "doubled  f32[8]  [3, 3, 3, 3, 3, 3, 3, 3]\nsum  f32[4]  [6, 6, 6, 6]\n"
 
@@ -161,7 +164,8 @@ def test_a_certificate_that_is_replaced_counts_at_the_next_connection(secured, c
     worker = secured.worker("w0", "island0", *flags)
     secured.controller.wait("islands up: 1")
     assert run("fairway", "issue", "w0", "--from", str(certificates), "--to", str(mine)).returncode == 0
-    restart = run("fairway", "restart", "w0", "--controller", f"127.0.0.1:{secured.port}")
+    restart = run("fairway", "restart", "w0", "--controller", f"127.0.0.1:{secured.port}",
+                  f"--tls-ca={certificates}/ca.pem")
     assert restart.returncode == 0, restart.stderr
     wait_for(lambda: len([line for line in secured.controller.lines() if "islands up: 1" in line["msg"]]) == 2,
              "the island's return with the new certificate")
@@ -169,3 +173,94 @@ def test_a_certificate_that_is_replaced_counts_at_the_next_connection(secured, c
     os.kill(executor_of(secured), signal.SIGKILL)
     worker.wait("the certificate of controller is refused", "executor")
     assert worker.process.poll() is None  # the supervisor's link stands
+
+
+def faults(address, *flags):
+    """What `fairway status` and `fairway run` (which uses the SDK) say: one line each."""
+    out = []
+    for words in (["status"], ["run", str(PROGRAM)]):
+        done = run("fairway", *words, "--controller", address, *flags)
+        assert done.returncode == 1 and done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        out.append(done.stderr)
+    return out
+
+
+def test_clients_and_controllers_that_do_not_fit_are_told_why(secured, certificates, tmp_path):
+    address, ca = f"127.0.0.1:{secured.port}", f"--tls-ca={certificates}/ca.pem"
+    assert run("fairway", "status", "--controller", address, ca).returncode == 0
+    assert run("fairway", "status", "--controller", address, FAIRWAY_TLS_CA=f"{certificates}/ca.pem").returncode == 0
+    for said in faults(address):
+        assert "the server there speaks TLS, and this client does not: give it the cluster's CA (--tls-ca" in said
+    make(tmp_path / "other")
+    for said in faults(address, f"--tls-ca={tmp_path}/other/ca.pem"):
+        assert "certificate is refused" in said and "it must be signed by a CA in --tls-ca" in said
+    for said in faults(f"127.0.0.1:{secured.link}", ca):
+        assert "speaks TLS, but no gRPC: give the controller's clients' port" in said
+    for said in faults(address, f"--tls-ca={certificates}/ca.key"):
+        assert f"{certificates}/ca.key: has no certificate (PEM)" in said
+    plain = secured.start("plain", "fairway-controller", "--port=0", "--http-port=0", "--link-port=0", "--data-port=0")
+    port = plain.wait("listening on").partition("clients ")[2].partition(",")[0]
+    for said in faults(f"127.0.0.1:{port}", ca):
+        assert "the server there does not speak TLS, and this client does" in said
+
+
+def connect(port, ca, newest=None):
+    """A connection to the clients' port that has shaken hands and begun HTTP/2."""
+    context = ssl.create_default_context(cafile=str(ca))
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    if newest is not None:
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, newest
+    out = context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=30))
+    out.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    return out
+
+
+def pinged(connection):
+    """Whether an HTTP/2 PING is answered."""
+    connection.sendall(bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + b"8 bytes.")
+    seen = b""
+    while bytes([0, 0, 8, 6, 1, 0, 0, 0, 0]) + b"8 bytes." not in seen:
+        more = connection.recv(4096)
+        if not more:
+            return False
+        seen += more
+    return True
+
+
+def test_clients_see_the_controllers_new_certificate_and_their_streams_stand(tmp_path):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    make(mine)
+    make(other)
+    new_ca = tmp_path / "new-ca.pem"
+    shutil.copy(other / "ca.pem", new_ca)
+    cluster = Secured(mine, tmp_path)
+    try:
+        with connect(cluster.port, mine / "ca.pem") as before:
+            assert pinged(before)
+            for name in ("controller.key", "controller.pem", "ca.pem"):
+                os.replace(other / name, mine / name)
+            # The files are looked at when somebody connects, once a second.
+            wait_for(lambda: run("fairway", "status", "--controller", f"127.0.0.1:{cluster.port}",
+                                 f"--tls-ca={new_ca}").returncode == 0, "the new certificate")
+            assert pinged(before)
+    finally:
+        cluster.controller.stop()
+
+
+@pytest.mark.filterwarnings("ignore:.*TLSv1:DeprecationWarning")
+def test_who_does_not_shake_hands_is_let_go_of(secured, certificates):
+    ca = certificates / "ca.pem"
+    with pytest.raises(ssl.SSLError, match="(?i)protocol"):
+        connect(secured.port, ca, ssl.TLSVersion.TLSv1_1)
+    with connect(secured.port, ca, ssl.TLSVersion.TLSv1_2) as oldest:
+        assert oldest.version() == "TLSv1.2" and pinged(oldest)
+    # 200 that say nothing, and one that says half a greeting.
+    silent = [socket.create_connection(("127.0.0.1", secured.port), timeout=60) for _ in range(200)]
+    silent[0].sendall(bytes([22, 3, 1, 2, 0, 1]))
+    assert run("fairway", "status", "--controller", f"127.0.0.1:{secured.port}", f"--tls-ca={ca}").returncode == 0
+    for connection in silent:
+        assert connection.recv(1) == b""
+        connection.close()
