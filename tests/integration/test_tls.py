@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS of all ports but HTTP: certificates from `fairway init` and `fairway issue`, and what is refused."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -8,10 +9,13 @@ import signal
 import socket
 import ssl
 import stat
+import subprocess
+import sys
+import tempfile
 
 import pytest
 
-from cluster import wait_for
+from cluster import BIN, clean_environment, wait_for
 from test_settings import Daemon, run
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "examples" / "programs" / "two_stages.txtpb"
@@ -264,3 +268,109 @@ def test_who_does_not_shake_hands_is_let_go_of(secured, certificates):
     for connection in silent:
         assert connection.recv(1) == b""
         connection.close()
+
+
+JAX = """
+import os, sys, fairway, jax, numpy as np
+fairway.connect(sys.argv[1], tls_ca=sys.argv[2])
+there = jax.device_put(np.arange(1 << 22))
+print(len(jax.devices()), int(np.asarray(there).sum()), flush=True)
+if sys.argv[3:] and os.fork() == 0:
+    print("forked", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Jax:
+    """A JAX program by TLS; it has printed a sum, and waits for its standard input."""
+
+    def __init__(self, secured, ca, *words):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", JAX, f"127.0.0.1:{secured.port}", str(ca), *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
+
+    def gateways(self):
+        """The gateways of the cluster that the program has connected to."""
+        mine = f"--controller={self.process.args[3]}".encode()
+        out = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"gateway" in words and mine in words:
+                out.append(int(folder.name))
+        return out
+
+
+@pytest.fixture
+def island(secured, certificates):
+    secured.worker("w0", "island0", *tls_of(certificates, "w0"))
+    secured.controller.wait("islands up: 1")
+    return secured
+
+
+def sessions(secured, certificates):
+    done = run("fairway", "status", "-o", "json", "--controller", f"127.0.0.1:{secured.port}",
+               f"--tls-ca={certificates}/ca.pem")
+    return int(json.loads(done.stdout)["counts"].get("sessions", 0))
+
+
+def test_jax_works_by_tls_and_its_gateway_ends_with_it(island, certificates):
+    for end in ("orderly", "killed", "forked"):
+        jax = Jax(island, certificates / "ca.pem", *(["fork"] if end == "forked" else []))
+        assert jax.process.stdout.readline() == f"2 {(1 << 22) * ((1 << 22) - 1) // 2}\n", jax.process.stderr.read()
+        assert len(jax.gateways()) == 1 and sessions(island, certificates) == 1
+        if end == "forked":  # the child lives on, and keeps no gateway
+            assert jax.process.stdout.readline() == "forked\n"
+        if end == "orderly":
+            jax.process.communicate("end\n", timeout=60)
+        else:
+            jax.process.kill()
+        wait_for(lambda: not jax.gateways(), "the gateway's end")
+        wait_for(lambda: sessions(island, certificates) == 0, "the session's end")
+        jax.process.communicate(timeout=60)
+
+
+def test_jax_says_in_one_line_why_there_is_no_tls(secured, certificates, tmp_path):
+    make(tmp_path / "other")
+    _, said = Jax(secured, tmp_path / "other" / "ca.pem").process.communicate(timeout=60)
+    last = said.strip().splitlines()[-1]
+    assert "no session by TLS: connecting to 127.0.0.1:" in last and "certificate is refused" in last
+
+
+def test_a_gateway_serves_its_own_user_alone(secured, certificates, tmp_path):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = f"{folder}/socket"
+        words = ["gateway", f"--controller=127.0.0.1:{secured.port}", f"--tls-ca={certificates}/ca.pem",
+                 f"--listen=unix:{path}"]
+        gateway = secured.start("gateway", "fairway", *words)
+        wait_for(lambda: f"listening on unix:{path}" in gateway.log.read_text(), "the gateway")
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        assert "cannot listen on" in run("fairway", *words).stderr  # it is taken
+        if os.geteuid() == 0:  # another user, who gets as far as the socket
+            os.chmod(path, 0o666)
+            other = subprocess.run(
+                ["/usr/bin/python3", "-c", "import socket, sys; s = socket.socket(socket.AF_UNIX); "
+                 "s.connect(sys.argv[1]); s.settimeout(60); print(s.recv(1))", path],
+                capture_output=True, text=True, user=65534, cwd="/", check=False, timeout=60)
+            assert other.stdout == "b''\n", other.stderr
+        gateway.process.kill()
+        gateway.process.wait()
+        after = secured.start("after", "fairway", *words)  # the socket that was left behind is replaced
+        wait_for(lambda: f"listening on unix:{path}" in after.log.read_text(), "the next gateway")
+        after.process.terminate()
+        assert after.process.wait(60) == 0 and not os.path.exists(path)
+
+
+@pytest.mark.parametrize("words, fault", [
+    ([], "--listen is '', not unix:PATH"),
+    (["--listen=unix:/x"], "--tls-ca is missing"),
+    (["--listen=unix:/x", "--tls-ca=/no/such"], "--tls-ca: /no/such: cannot be read"),
+])
+def test_a_gateways_wrong_words_are_one_line(words, fault):
+    done = run("fairway", "gateway", *words)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and fault in done.stderr
