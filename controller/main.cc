@@ -301,9 +301,8 @@ absl::Status Controller::Start() {
                     std::make_shared<BlockingPool>("fairway-files", 2),
                     std::make_shared<MemoryBudget>(kMappedFiles)};
   FAIRWAY_ASSIGN_OR_RETURN(auto tls, LoadTls(flags_.tls, Role::kController));
-  const bool secured = tls != nullptr;
-  FAIRWAY_ASSIGN_OR_RETURN(
-      shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory, std::move(tls))));
+  FAIRWAY_ASSIGN_OR_RETURN(shell_,
+                           ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory, tls)));
 
   auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
                                  [this](const HttpRequest& request) { return OnHttp(request); });
@@ -319,7 +318,8 @@ absl::Status Controller::Start() {
                         {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
                          [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); },
                          [this](grpc::ServerBuilder* builder) { native_->Register(builder); },
-                         [this](grpc::ServerBuilder* builder) { callbacks_->Register(builder); }});
+                         [this](grpc::ServerBuilder* builder) { callbacks_->Register(builder); }},
+                        tls);
   if (!grpc.ok()) return Annotate(grpc.status(), fmt::format("--port={}", flags_.port));
   grpc_ = *std::move(grpc);
   grpc_->SetServing(false);
@@ -336,10 +336,11 @@ absl::Status Controller::Start() {
 
   const bool loopback = flags_.bind.starts_with("127.") || flags_.bind == "::1";
   spdlog::info("listening on {} ({}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
-               loopback  ? "this host only; --bind changes that"
-               : secured ? "reachable from other hosts; workers and data by TLS, clients and HTTP "
-                           "without authentication"
-                         : "reachable from other hosts, without authentication",
+               loopback ? "this host only; --bind changes that"
+               : tls != nullptr
+                   ? "reachable from other hosts; by TLS but for HTTP; clients without "
+                     "authentication"
+                   : "reachable from other hosts, without authentication",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
   Notify(fmt::format(
       R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",

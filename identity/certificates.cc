@@ -52,18 +52,12 @@ CertificatePtr Blank(EVP_PKEY* key, const std::string& common_name, std::chrono:
   return out;
 }
 
-std::string Pem(const BioPtr& bio) {
-  char* bytes = nullptr;
-  const auto size = BIO_get_mem_data(bio.get(), &bytes);
-  return {bytes, static_cast<size_t>(size)};
-}
-
 Certified ToPem(X509* certificate, EVP_PKEY* key) {
   const BioPtr first(BIO_new(BIO_s_mem()));
   const BioPtr second(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509(first.get(), certificate);
   PEM_write_bio_PrivateKey(second.get(), key, nullptr, nullptr, 0, nullptr, nullptr);
-  return {Pem(first), Pem(second)};
+  return {PemOf(first.get()), PemOf(second.get())};
 }
 
 }  // namespace

@@ -33,6 +33,12 @@ KeyPtr ReadKey(std::string_view pem) {
   return out;
 }
 
+std::string PemOf(BIO* memory) {
+  char* bytes = nullptr;
+  const auto size = BIO_get_mem_data(memory, &bytes);
+  return {bytes, static_cast<size_t>(size)};
+}
+
 std::string TimeText(const ASN1_TIME* time) {
   std::tm parts{};
   if (time == nullptr || ASN1_TIME_to_tm(time, &parts) != 1) return "an unknown time";

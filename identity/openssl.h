@@ -36,6 +36,9 @@ std::string TakeOpenSslError();
 CertificatePtr ReadCertificate(std::string_view pem);
 KeyPtr ReadKey(std::string_view pem);
 
+// The text that was written to `memory`, a BIO_s_mem.
+std::string PemOf(BIO* memory);
+
 // "2026-11-27 14:07:25 UTC".
 std::string TimeText(const ASN1_TIME* time);
 

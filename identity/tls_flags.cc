@@ -6,7 +6,8 @@ namespace fairway {
 void DeclareTlsFlags(Config& config, TlsFiles* files) {
   config.Flag("tls-ca", &files->ca,
               "PEM file of the cluster's CA. With the next two flags, links and the data port "
-              "speak TLS 1.3 only, and with this cluster's daemons only (`fairway init`)");
+              "speak TLS 1.3 only, and with this cluster's daemons only (`fairway init`); a "
+              "controller's clients speak TLS, too");
   config.Flag(
       "tls-certificate", &files->certificate,
       "PEM file of this daemon's certificate; when it is replaced, later connections use it");

@@ -36,14 +36,20 @@ absl::StatusOr<std::string> ReadPem(const std::string& path) {
   return out.str();
 }
 
-// All certificates of the file, at least one.
-absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(const std::string& path) {
-  FAIRWAY_ASSIGN_OR_RETURN(const std::string pem, ReadPem(path));
+// All certificates of the text.
+std::vector<CertificatePtr> CertificatesOf(std::string_view pem) {
   const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   std::vector<CertificatePtr> out;
   while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr))
     out.emplace_back(next);
   ERR_clear_error();
+  return out;
+}
+
+// All certificates of the file, at least one.
+absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(const std::string& path) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string pem, ReadPem(path));
+  std::vector<CertificatePtr> out = CertificatesOf(pem);
   if (out.empty()) return InvalidArgument("{}: has no certificate (PEM)", path);
   return out;
 }
@@ -121,6 +127,18 @@ std::string LooksOf(const TlsFiles& files) {
   return out;
 }
 
+TlsTexts TextsOf(const std::vector<CertificatePtr>& authorities,
+                 const std::vector<CertificatePtr>& chain, EVP_PKEY* key) {
+  const auto text = [](const std::vector<CertificatePtr>& certificates) {
+    const BioPtr out(BIO_new(BIO_s_mem()));
+    for (const CertificatePtr& one : certificates) PEM_write_bio_X509(out.get(), one.get());
+    return PemOf(out.get());
+  };
+  const BioPtr private_key(BIO_new(BIO_s_mem()));
+  PEM_write_bio_PrivateKey(private_key.get(), key, nullptr, nullptr, 0, nullptr, nullptr);
+  return {text(authorities), text(chain), PemOf(private_key.get()), 0};
+}
+
 // Where a connection keeps what is wrong with its peer's certificate, a std::string.
 int FaultIndex() {
   static const int kIndex = SSL_get_ex_new_index(
@@ -156,6 +174,7 @@ int OnVerified(int right, X509_STORE_CTX* verified) {
 struct TlsIdentity::Loaded {
   ContextPtr context;
   Subject subject;
+  TlsTexts texts;
 };
 
 TlsIdentity::TlsIdentity(TlsFiles files, Role role) : files_(std::move(files)), role_(role) {}
@@ -206,6 +225,7 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
     return InvalidArgument("{}: none of the CAs in {} has signed it", files.certificate, files.ca);
   }
   ERR_clear_error();
+  out->texts = TextsOf(authorities, chain, key.get());
   return out;
 }
 
@@ -222,25 +242,52 @@ Subject TlsIdentity::subject() const {
   return loaded_->subject;
 }
 
+void TlsIdentity::TakeChanges() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ < kLookEvery) return;
+  looked_ = now;
+  std::string looks = LooksOf(files_);
+  if (looks == seen_) return;
+  seen_ = std::move(looks);
+  auto fresh = LoadFiles(files_, role_);
+  if (!fresh.ok())
+    return spdlog::error("TLS: the files before stay in use: {}", Text(fresh.status()));
+  (*fresh)->texts.change = loaded_->texts.change + 1;
+  loaded_ = *std::move(fresh);
+  spdlog::info("TLS: {} has been replaced, and is used from now on", files_.certificate);
+}
+
+TlsTexts TlsIdentity::Texts() {
+  const std::lock_guard lock(mu_);
+  TakeChanges();
+  return loaded_->texts;
+}
+
 std::shared_ptr<ssl_ctx_st> TlsIdentity::Context() {
   const std::lock_guard lock(mu_);
-  const auto now = std::chrono::steady_clock::now();
-  if (now - looked_ >= kLookEvery) {
-    looked_ = now;
-    if (std::string looks = LooksOf(files_); looks != seen_) {
-      seen_ = std::move(looks);
-      auto fresh = LoadFiles(files_, role_);
-      if (fresh.ok()) {
-        loaded_ = *std::move(fresh);
-        spdlog::info("TLS: {} has been replaced, and is used from now on", files_.certificate);
-      } else {
-        spdlog::error("TLS: the files before stay in use: {}", Text(fresh.status()));
-      }
-    }
-  }
+  TakeChanges();
   SSL_CTX* const context = loaded_->context.get();
   SSL_CTX_up_ref(context);
   return {context, SSL_CTX_free};
+}
+
+absl::StatusOr<std::string> ReadAuthorities(const std::string& path) {
+  FAIRWAY_RETURN_IF_ERROR(ReadCertificates(path).status());
+  return ReadPem(path);
+}
+
+absl::StatusOr<std::shared_ptr<ssl_ctx_st>> ClientContext(const std::string& authorities) {
+  ContextPtr context(SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr)
+    return Error(absl::StatusCode::kInternal, "cannot use TLS: {}", TakeOpenSslError());
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, OnVerified);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  X509_STORE* const store = SSL_CTX_get_cert_store(context.get());
+  for (const CertificatePtr& authority : CertificatesOf(authorities))
+    X509_STORE_add_cert(store, authority.get());
+  ERR_clear_error();
+  return std::shared_ptr<ssl_ctx_st>(context.release(), SSL_CTX_free);
 }
 
 absl::StatusOr<Subject> PeerOf(ssl_st* connection) {
@@ -256,8 +303,8 @@ std::string HandshakeFault(ssl_st* connection, const std::string& error) {
   if (error.find("wrong version number") != std::string::npos ||
       error.find("http request") != std::string::npos ||
       error.find("packet length") != std::string::npos) {
-    return "the other end does not speak TLS: give both ends --tls-ca, --tls-certificate and "
-           "--tls-key, or none";
+    return fmt::format("{}: give both ends --tls-ca, --tls-certificate and --tls-key, or none",
+                       kNoTls);
   }
   return error;
 }

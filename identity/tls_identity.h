@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a daemon shows its peers by TLS, and whom it believes. TLS 1.3 only, both ends certified.
+// What a process shows its peers by TLS, and whom it believes. Daemons speak TLS 1.3 only, and both
+// ends are certified; of clients only the controller's end is.
 #ifndef FAIRWAY_IDENTITY_TLS_IDENTITY_H_
 #define FAIRWAY_IDENTITY_TLS_IDENTITY_H_
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "identity/certificates.h"
@@ -22,6 +25,14 @@ struct TlsFiles {
   std::string ca;           // certificates of those who may sign peers' certificates
   std::string certificate;  // this process's, and then those between it and the CA, if there are
   std::string key;          // of the certificate; without passphrase, and its owner's alone
+};
+
+// What gRPC takes: texts in PEM, and the count of the changes that led to them.
+struct TlsTexts {
+  std::string authorities;
+  std::string certificates;  // this process's, and those between it and the CA
+  std::string key;
+  uint64_t change = 0;
 };
 
 // The present content of three files. Whoever replaces them changes what later connections use;
@@ -40,11 +51,15 @@ class TlsIdentity {
   // For the next connection, of either side. Reads the files anew if one has changed; if there is a
   // fault then, the log says so once, and what was read before goes on.
   std::shared_ptr<ssl_ctx_st> Context();
+  // The same files for the next connection of a port that gRPC listens on.
+  TlsTexts Texts();
 
  private:
   struct Loaded;
   TlsIdentity(TlsFiles files, Role role);
   static absl::StatusOr<std::unique_ptr<Loaded>> LoadFiles(const TlsFiles& files, Role role);
+  // With mu_ held.
+  void TakeChanges();
 
   const TlsFiles files_;
   const Role role_;
@@ -54,8 +69,17 @@ class TlsIdentity {
   std::chrono::steady_clock::time_point looked_;
 };
 
+// The certificates in the PEM file of a client, of the CAs that may sign the controller's.
+// INVALID_ARGUMENT: it cannot be read, or has none.
+absl::StatusOr<std::string> ReadAuthorities(const std::string& path);
+// For a client without a certificate, which believes these CAs. TLS 1.2 or newer, as gRPC's.
+absl::StatusOr<std::shared_ptr<ssl_ctx_st>> ClientContext(const std::string& authorities);
+
 // Who the peer is, after the handshake. PERMISSION_DENIED: its certificate names no daemon.
 absl::StatusOr<Subject> PeerOf(ssl_st* connection);
+
+// How HandshakeFault begins if the peer speaks no TLS.
+inline constexpr std::string_view kNoTls = "the other end does not speak TLS";
 
 // Why the handshake failed, for people: what the peer's certificate lacks, or what this process or
 // the peer does not speak. `error` is the text of the library.

@@ -3,10 +3,14 @@
 
 #include <chrono>
 
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include "base/host.h"
+#include "client/cpp/credentials.h"
 #include "fairway/v1/admin.grpc.pb.h"
+#include "identity/tls_identity.h"
+#include "identity/tls_probe.h"
 
 namespace fairway {
 namespace {
@@ -28,13 +32,18 @@ bool NoGreeting(const std::string& error) {
 }  // namespace
 
 struct AdminClient::State {
-  absl::Status bad_address;
+  absl::Status wrong;  // the address, or the file of --tls-ca
   std::string controller;
+  std::string authorities;  // empty: no TLS
   std::unique_ptr<v1::Admin::Stub> stub;
 
   absl::Status ToStatus(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());
+    if (code == absl::StatusCode::kUnavailable) {
+      FAIRWAY_RETURN_IF_ERROR(Annotate(ProbeController(controller, authorities, kAnswerTimeout),
+                                       fmt::format("connecting to {}", controller)));
+    }
     if (code == absl::StatusCode::kUnavailable && NoGreeting(status.error_message())) {
       return Error(code,
                    "the server at {} does not speak gRPC, or was just ending: give the "
@@ -61,20 +70,31 @@ struct AdminClient::State {
   }
 };
 
-AdminClient::AdminClient(const std::string& controller) : state_(std::make_unique<State>()) {
+void SilenceGrpc() {
+  gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
+AdminClient::AdminClient(const std::string& controller, const std::string& tls_ca)
+    : state_(std::make_unique<State>()) {
   auto address = ControllerAddress(controller);
-  state_->bad_address = address.status();
+  state_->wrong = address.status();
   if (!address.ok()) return;
   state_->controller = *std::move(address);
+  if (!tls_ca.empty()) {
+    auto authorities = ReadAuthorities(tls_ca);
+    state_->wrong = Annotate(authorities.status(), "--tls-ca");
+    if (!authorities.ok()) return;
+    state_->authorities = *std::move(authorities);
+  }
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  state_->stub = v1::Admin::NewStub(
-      grpc::CreateCustomChannel(state_->controller, grpc::InsecureChannelCredentials(), arguments));
+  state_->stub = v1::Admin::NewStub(grpc::CreateCustomChannel(
+      state_->controller, client::ControllerCredentials(state_->authorities), arguments));
 }
 AdminClient::~AdminClient() = default;
 
 absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
-  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
   grpc::ClientContext context;
   context.set_deadline(AnswerDeadline());
   v1::GetStatusResponse response;
@@ -84,7 +104,7 @@ absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
 
 absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
                                   const std::function<void(const v1::LogLine&)>& on_line) {
-  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
   // Only the first line has a deadline: a user may read the others in a pager, at leisure.
@@ -117,7 +137,7 @@ absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
 
 absl::StatusOr<v1::RestartExecutorResponse> AdminClient::RestartExecutor(
     const std::string& worker) {
-  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
   grpc::ClientContext context;
   context.set_deadline(AnswerDeadline());
   v1::RestartExecutorRequest request;
@@ -129,7 +149,7 @@ absl::StatusOr<v1::RestartExecutorResponse> AdminClient::RestartExecutor(
 }
 
 absl::StatusOr<v1::ShutdownResponse> AdminClient::Shutdown() {
-  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
   grpc::ClientContext context;
   context.set_deadline(AnswerDeadline());
   v1::ShutdownResponse response;

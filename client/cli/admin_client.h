@@ -12,14 +12,19 @@
 
 namespace fairway {
 
+// gRPC writes lines of its own to standard error when a handshake fails; from now on it does not.
+// Not in the SDK, since it is for the whole process.
+void SilenceGrpc();
+
 class AdminClient {
  public:
-  // `controller` is as ControllerAddress takes it; if it is wrong, all calls return that error.
-  explicit AdminClient(const std::string& controller);
+  // `controller` is as ControllerAddress takes it. `tls_ca`: the PEM file of the CA that has signed
+  // its certificate; empty: no TLS. If one is wrong, all calls return that error.
+  explicit AdminClient(const std::string& controller, const std::string& tls_ca = "");
   ~AdminClient();
 
-  // UNAVAILABLE: nobody listens there; DEADLINE_EXCEEDED: no answer within 5 s; UNIMPLEMENTED: the
-  // server there has no such service.
+  // UNAVAILABLE: nobody listens there, or TLS does not fit; DEADLINE_EXCEEDED: no answer within 5
+  // s; UNIMPLEMENTED: the server there has no such service.
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
   // The same errors until the first line; `on_line` and the later lines may take any time.
   absl::Status GetLogs(const v1::GetLogsRequest& request,

@@ -28,9 +28,15 @@ constexpr int kExitFailed = 1;
 constexpr auto kDownTimeout = std::chrono::seconds(30);
 constexpr auto kRestartTimeout = std::chrono::seconds(60);
 
-void ControllerFlag(Config& config, std::string* controller) {
-  *controller = "127.0.0.1:29000";
-  config.Flag("controller", controller, "The controller's HOST[:PORT]");
+// Which controller, and how it is reached.
+struct Reach {
+  std::string controller = "127.0.0.1:29000";
+  std::string tls_ca;
+};
+
+void ControllerFlags(Config& config, Reach* reach) {
+  config.Flag("controller", &reach->controller, "The controller's HOST[:PORT]");
+  config.Flag("tls-ca", &reach->tls_ca, kTlsCaHelp);
 }
 
 int Fail(std::string_view command, const absl::Status& status) {
@@ -51,11 +57,11 @@ bool Runs(int64_t pid) {
 }  // namespace
 
 int RunDown(int argc, const char* const* argv) {
-  std::string controller;
+  Reach reach;
   Config config("fairway down", "Ends a cluster and waits until it is gone.");
-  ControllerFlag(config, &controller);
+  ControllerFlags(config, &reach);
   if (const auto code = config.Parse(argc, argv)) return *code;
-  auto admin = std::make_unique<AdminClient>(controller);
+  auto admin = std::make_unique<AdminClient>(reach.controller, reach.tls_ca);
   const auto status = admin->GetStatus();
   if (!status.ok()) return Fail("down", status.status());
   const auto answer = admin->Shutdown();
@@ -74,26 +80,26 @@ int RunDown(int argc, const char* const* argv) {
     return Fail("down", Error(absl::StatusCode::kDeadlineExceeded,
                               "told to end, but process {} is still there", *waiting.begin()));
   }
-  fmt::print("the cluster at {} is down\n", controller);
+  fmt::print("the cluster at {} is down\n", reach.controller);
   return 0;
 }
 
 int RunRestart(int argc, const char* const* argv) {
-  std::string controller;
+  Reach reach;
   std::string worker;
   Config config(
       "fairway restart",
       "Ends the executor of a worker, with the others of its island if there are any, and "
       "waits until they have been started anew. What they held and computed is lost, for "
       "every session: the way out when a program without end keeps its devices.");
-  ControllerFlag(config, &controller);
+  ControllerFlags(config, &reach);
   config.Positional("WORKER", &worker, "As `fairway status` names it");
   if (const auto code = config.Parse(argc, argv)) return *code;
   if (worker.empty()) {
     fmt::print(stderr, "fairway restart: which worker? (`fairway status` lists them)\n");
     return kExitUsage;
   }
-  AdminClient admin(controller);
+  AdminClient admin(reach.controller, reach.tls_ca);
   const auto ended = admin.RestartExecutor(worker);
   if (!ended.ok()) return Fail("restart", ended.status());
   const auto deadline = std::chrono::steady_clock::now() + kRestartTimeout;
@@ -117,10 +123,10 @@ int RunRestart(int argc, const char* const* argv) {
 }
 
 int RunStatus(int argc, const char* const* argv) {
-  std::string controller;
+  Reach reach;
   std::string output = "text";
   Config config("fairway status", "Shows islands, executors, memory and counts.");
-  ControllerFlag(config, &controller);
+  ControllerFlags(config, &reach);
   config.Flag("output", &output, "text, wide (each executor's link, too) or json");
   config.ShortName("output", 'o');
   if (const auto code = config.Parse(argc, argv)) return *code;
@@ -128,7 +134,7 @@ int RunStatus(int argc, const char* const* argv) {
     fmt::print(stderr, "fairway status: --output must be text, wide or json, not '{}'\n", output);
     return kExitUsage;
   }
-  const auto status = AdminClient(controller).GetStatus();
+  const auto status = AdminClient(reach.controller, reach.tls_ca).GetStatus();
   if (!status.ok()) return Fail("status", status.status());
   fmt::print("{}", output == "json" ? StatusJson(*status) : StatusText(*status, output == "wide"));
   const std::string note = VersionNote(FAIRWAY_VERSION, status->version());
@@ -137,11 +143,11 @@ int RunStatus(int argc, const char* const* argv) {
 }
 
 int RunLogs(int argc, const char* const* argv) {
-  std::string controller;
+  Reach reach;
   std::string process;
   int lines = 100;
   Config config("fairway logs", "Shows the latest log lines of the controller and the workers.");
-  ControllerFlag(config, &controller);
+  ControllerFlags(config, &reach);
   config.Flag("lines", &lines, "At most so many lines of each process");
   config.ShortName("lines", 'n');
   config.Positional("WORKER", &process, "Only this worker, or 'controller'");
@@ -154,7 +160,7 @@ int RunLogs(int argc, const char* const* argv) {
   request.set_process(process);
   request.set_max_lines(lines);
   const absl::Status status =
-      AdminClient(controller).GetLogs(request, [&](const v1::LogLine& line) {
+      AdminClient(reach.controller, reach.tls_ca).GetLogs(request, [&](const v1::LogLine& line) {
         if (process.empty()) {
           fmt::print("{:<10} {}\n", line.process(), line.line());
         } else {

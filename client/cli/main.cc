@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "base/config.h"
+#include "client/cli/admin_client.h"
 #include "client/cli/check_config.h"
 #include "client/cli/commands.h"
+#include "client/cli/gateway.h"
 #include "client/cli/identity.h"
 #include "client/cli/run.h"
 #include "client/cli/up.h"
@@ -27,18 +29,20 @@ constexpr std::string_view kHelp =
     "  config  try a settings file: fairway config check FILE\n"
     "  init    make the CA of a cluster for TLS: fairway init DIRECTORY\n"
     "  issue   make a worker's certificate: fairway issue NAME --from DIRECTORY\n"
+    "  gateway lets JAX use a controller with TLS; fairway.connect starts it\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
     "fairway COMMAND --help lists the flags of a command. All but up, config, init, issue and "
     "bench take "
     "--controller "
     "HOST[:PORT]\n"
-    "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER).\n";
+    "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER), and --tls-ca FILE for TLS.\n";
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
+  fairway::SilenceGrpc();
   if (command == "up") return fairway::RunUp(argc - 1, argv + 1);
   if (command == "down") return fairway::RunDown(argc - 1, argv + 1);
   if (command == "run") return fairway::RunProgram(argc - 1, argv + 1);
@@ -48,6 +52,7 @@ int main(int argc, char** argv) {
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
   if (command == "init") return fairway::RunInit(argc - 1, argv + 1);
   if (command == "issue") return fairway::RunIssue(argc - 1, argv + 1);
+  if (command == "gateway") return fairway::RunGateway(argc - 1, argv + 1);
   if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
     fmt::print("{}", kHelp);
@@ -59,7 +64,7 @@ int main(int argc, char** argv) {
   } else {
     fmt::print(stderr,
                "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, init, "
-               "issue, bench; --help tells "
+               "issue, gateway, bench; --help tells "
                "more)\n",
                command);
   }

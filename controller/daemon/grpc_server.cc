@@ -9,8 +9,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include <absl/synchronization/mutex.h>
+#include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -34,6 +37,44 @@ constexpr int kPingTimeoutMs = 120 * 1000;
 constexpr int kMinPingIntervalMs = 5 * 1000;
 constexpr int kLookaheadBytes = 1 << 20;
 constexpr int kFrameBytes = 1 << 20;  // of HTTP/2: fewer frames take less time
+
+// With TLS, from the connection to the client's first frame of HTTP/2. gRPC would wait two minutes.
+constexpr int kHandshakeMs = 5 * 1000;
+
+// What `tls` has at the time of each connection. gRPC's C++ interface has no such credentials; its
+// C interface does.
+class ReloadedCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit ReloadedCredentials(std::shared_ptr<TlsIdentity> tls) : tls_(std::move(tls)) {
+    credentials_ = grpc_ssl_server_credentials_create_with_options(
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(
+            GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE, Fetch, this));
+  }
+  ~ReloadedCredentials() override { grpc_server_credentials_release(credentials_); }
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), credentials_);
+  }
+
+  // Of the one port that uses these credentials; gRPC calls it for one connection at a time.
+  static grpc_ssl_certificate_config_reload_status Fetch(
+      void* credentials, grpc_ssl_server_certificate_config** config) {
+    auto* const self = static_cast<ReloadedCredentials*>(credentials);
+    const TlsTexts texts = self->tls_->Texts();
+    if (self->fetched_ == texts.change) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+    self->fetched_ = texts.change;
+    const grpc_ssl_pem_key_cert_pair pair{texts.key.c_str(), texts.certificates.c_str()};
+    // gRPC wants CAs, though clients are asked for no certificate.
+    *config = grpc_ssl_server_certificate_config_create(texts.authorities.c_str(), &pair, 1);
+    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+  }
+
+  const std::shared_ptr<TlsIdentity> tls_;
+  grpc_server_credentials* credentials_;
+  std::optional<uint64_t> fetched_;  // TlsTexts::change of what gRPC has
+};
 
 // The reason why gRPC could not bind, which gRPC only logs.
 absl::Status BindError(const std::string& host, int port) {
@@ -71,8 +112,9 @@ absl::Status BindError(const std::string& host, int port) {
 
 class Server final : public GrpcServer {
  public:
-  Server(std::unique_ptr<grpc::Server> server, int port)
-      : server_(std::move(server)), port_(port) {}
+  Server(std::unique_ptr<grpc::Server> server, std::shared_ptr<grpc::ServerCredentials> credentials,
+         int port)
+      : credentials_(std::move(credentials)), server_(std::move(server)), port_(port) {}
   int port() const override { return port_; }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);
@@ -83,6 +125,7 @@ class Server final : public GrpcServer {
   }
 
  private:
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;  // which the server calls
   const std::unique_ptr<grpc::Server> server_;
   const int port_;
 };
@@ -90,7 +133,8 @@ class Server final : public GrpcServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
-    const std::string& host, int port, const std::vector<Registration>& registrations) {
+    const std::string& host, int port, const std::vector<Registration>& registrations,
+    std::shared_ptr<TlsIdentity> tls) {
   // gRPC's own lines have another form, and report errors that we report ourselves.
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
   // Debian's Abseil looks for cycles of locks whenever gRPC takes one, under one lock for all.
@@ -100,8 +144,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   const std::string literal = host.find(':') == std::string::npos ? host : "[" + host + "]";
   grpc::ServerBuilder builder;
   int bound = 0;
-  builder.AddListeningPort(fmt::format("{}:{}", literal, port), grpc::InsecureServerCredentials(),
-                           &bound);
+  if (tls != nullptr)
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  const auto credentials = tls == nullptr ? grpc::InsecureServerCredentials()
+                                          : std::make_shared<ReloadedCredentials>(std::move(tls));
+  builder.AddListeningPort(fmt::format("{}:{}", literal, port), credentials, &bound);
   // Otherwise two controllers could share one port, and each would get some of the clients.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
@@ -119,7 +166,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   for (const Registration& registration : registrations) registration(&builder);
   auto server = builder.BuildAndStart();
   if (server == nullptr || bound == 0) return BindError(host, port);
-  return std::make_unique<Server>(std::move(server), bound);
+  return std::make_unique<Server>(std::move(server), credentials, bound);
 }
 
 }  // namespace fairway

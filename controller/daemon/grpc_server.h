@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's gRPC server: the given services, grpc.health.v1 and reflection.
+// The controller's gRPC server: the given services, grpc.health.v1 and reflection. With an identity
+// it speaks TLS only, 1.2 or newer.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
 #define FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "identity/tls_identity.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -22,9 +24,10 @@ class GrpcServer {
   using Registration = std::function<void(grpc::ServerBuilder*)>;
 
   // Each of `registrations` adds a service, which must outlive the server. ALREADY_EXISTS: the port
-  // is taken. `port` 0: any free port.
+  // is taken. `port` 0: any free port. `tls`: what it shows its clients; nullptr: no TLS.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
-      const std::string& host, int port, const std::vector<Registration>& registrations);
+      const std::string& host, int port, const std::vector<Registration>& registrations,
+      std::shared_ptr<TlsIdentity> tls = nullptr);
   virtual ~GrpcServer() = default;
   virtual int port() const = 0;
   // Sets the answer of grpc.health.v1 for the whole server. Thread-safe.

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and the data port by TLS: certificates from `fairway init` and `fairway issue`, and what is refused."""
+"""TLS of all ports but HTTP: certificates from `fairway init` and `fairway issue`, and what is refused."""
 
+import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
+import ssl
 import stat
+import subprocess
+import sys
+import tempfile
 
 import pytest
 
-from cluster import wait_for
+from cluster import BIN, clean_environment, wait_for
 from test_settings import Daemon, run
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "examples" / "programs" / "two_stages.txtpb"
@@ -67,7 +73,8 @@ def test_a_cluster_with_tls_runs_a_program_over_two_islands(secured, certificate
     for number in (0, 1):
         secured.worker(f"w{number}", f"island{number}", *tls_of(certificates, f"w{number}"))
     secured.controller.wait("islands up: 2")
-    done = run("fairway", "run", str(PROGRAM), "--controller", f"127.0.0.1:{secured.port}", "--arg", "x=1.5")
+    done = run("fairway", "run", str(PROGRAM), "--controller", f"127.0.0.1:{secured.port}", "--arg", "x=1.5",
+               f"--tls-ca={certificates}/ca.pem")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "doubled  f32[8]  [3, 3, 3, 3, 3, 3, 3, 3]\nsum  f32[4]  [6, 6, 6, 6]\n"
 
@@ -161,7 +168,8 @@ def test_a_certificate_that_is_replaced_counts_at_the_next_connection(secured, c
     worker = secured.worker("w0", "island0", *flags)
     secured.controller.wait("islands up: 1")
     assert run("fairway", "issue", "w0", "--from", str(certificates), "--to", str(mine)).returncode == 0
-    restart = run("fairway", "restart", "w0", "--controller", f"127.0.0.1:{secured.port}")
+    restart = run("fairway", "restart", "w0", "--controller", f"127.0.0.1:{secured.port}",
+                  f"--tls-ca={certificates}/ca.pem")
     assert restart.returncode == 0, restart.stderr
     wait_for(lambda: len([line for line in secured.controller.lines() if "islands up: 1" in line["msg"]]) == 2,
              "the island's return with the new certificate")
@@ -169,3 +177,200 @@ def test_a_certificate_that_is_replaced_counts_at_the_next_connection(secured, c
     os.kill(executor_of(secured), signal.SIGKILL)
     worker.wait("the certificate of controller is refused", "executor")
     assert worker.process.poll() is None  # the supervisor's link stands
+
+
+def faults(address, *flags):
+    """What `fairway status` and `fairway run` (which uses the SDK) say: one line each."""
+    out = []
+    for words in (["status"], ["run", str(PROGRAM)]):
+        done = run("fairway", *words, "--controller", address, *flags)
+        assert done.returncode == 1 and done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        out.append(done.stderr)
+    return out
+
+
+def test_clients_and_controllers_that_do_not_fit_are_told_why(secured, certificates, tmp_path):
+    address, ca = f"127.0.0.1:{secured.port}", f"--tls-ca={certificates}/ca.pem"
+    assert run("fairway", "status", "--controller", address, ca).returncode == 0
+    assert run("fairway", "status", "--controller", address, FAIRWAY_TLS_CA=f"{certificates}/ca.pem").returncode == 0
+    for said in faults(address):
+        assert "the server there speaks TLS, and this client does not: give it the cluster's CA (--tls-ca" in said
+    make(tmp_path / "other")
+    for said in faults(address, f"--tls-ca={tmp_path}/other/ca.pem"):
+        assert "certificate is refused" in said and "it must be signed by a CA in --tls-ca" in said
+    for said in faults(f"127.0.0.1:{secured.link}", ca):
+        assert "speaks TLS, but no gRPC: give the controller's clients' port" in said
+    for said in faults(address, f"--tls-ca={certificates}/ca.key"):
+        assert f"{certificates}/ca.key: has no certificate (PEM)" in said
+    plain = secured.start("plain", "fairway-controller", "--port=0", "--http-port=0", "--link-port=0", "--data-port=0")
+    port = plain.wait("listening on").partition("clients ")[2].partition(",")[0]
+    for said in faults(f"127.0.0.1:{port}", ca):
+        assert "the server there does not speak TLS, and this client does" in said
+
+
+def connect(port, ca, newest=None):
+    """A connection to the clients' port that has shaken hands and begun HTTP/2."""
+    context = ssl.create_default_context(cafile=str(ca))
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    if newest is not None:
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, newest
+    out = context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=30))
+    out.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    return out
+
+
+def pinged(connection):
+    """Whether an HTTP/2 PING is answered."""
+    connection.sendall(bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + b"8 bytes.")
+    seen = b""
+    while bytes([0, 0, 8, 6, 1, 0, 0, 0, 0]) + b"8 bytes." not in seen:
+        more = connection.recv(4096)
+        if not more:
+            return False
+        seen += more
+    return True
+
+
+def test_clients_see_the_controllers_new_certificate_and_their_streams_stand(tmp_path):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    make(mine)
+    make(other)
+    new_ca = tmp_path / "new-ca.pem"
+    shutil.copy(other / "ca.pem", new_ca)
+    cluster = Secured(mine, tmp_path)
+    try:
+        with connect(cluster.port, mine / "ca.pem") as before:
+            assert pinged(before)
+            for name in ("controller.key", "controller.pem", "ca.pem"):
+                os.replace(other / name, mine / name)
+            # The files are looked at when somebody connects, once a second.
+            wait_for(lambda: run("fairway", "status", "--controller", f"127.0.0.1:{cluster.port}",
+                                 f"--tls-ca={new_ca}").returncode == 0, "the new certificate")
+            assert pinged(before)
+    finally:
+        cluster.controller.stop()
+
+
+@pytest.mark.filterwarnings("ignore:.*TLSv1:DeprecationWarning")
+def test_who_does_not_shake_hands_is_let_go_of(secured, certificates):
+    ca = certificates / "ca.pem"
+    with pytest.raises(ssl.SSLError, match="(?i)protocol"):
+        connect(secured.port, ca, ssl.TLSVersion.TLSv1_1)
+    with connect(secured.port, ca, ssl.TLSVersion.TLSv1_2) as oldest:
+        assert oldest.version() == "TLSv1.2" and pinged(oldest)
+    # 200 that say nothing, and one that says half a greeting.
+    silent = [socket.create_connection(("127.0.0.1", secured.port), timeout=60) for _ in range(200)]
+    silent[0].sendall(bytes([22, 3, 1, 2, 0, 1]))
+    assert run("fairway", "status", "--controller", f"127.0.0.1:{secured.port}", f"--tls-ca={ca}").returncode == 0
+    for connection in silent:
+        assert connection.recv(1) == b""
+        connection.close()
+
+
+JAX = """
+import os, sys, fairway, jax, numpy as np
+fairway.connect(sys.argv[1], tls_ca=sys.argv[2])
+there = jax.device_put(np.arange(1 << 22))
+print(len(jax.devices()), int(np.asarray(there).sum()), flush=True)
+if sys.argv[3:] and os.fork() == 0:
+    print("forked", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Jax:
+    """A JAX program by TLS; it has printed a sum, and waits for its standard input."""
+
+    def __init__(self, secured, ca, *words):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", JAX, f"127.0.0.1:{secured.port}", str(ca), *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
+
+    def gateways(self):
+        """The gateways of the cluster that the program has connected to."""
+        mine = f"--controller={self.process.args[3]}".encode()
+        out = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"gateway" in words and mine in words:
+                out.append(int(folder.name))
+        return out
+
+
+@pytest.fixture
+def island(secured, certificates):
+    secured.worker("w0", "island0", *tls_of(certificates, "w0"))
+    secured.controller.wait("islands up: 1")
+    return secured
+
+
+def sessions(secured, certificates):
+    done = run("fairway", "status", "-o", "json", "--controller", f"127.0.0.1:{secured.port}",
+               f"--tls-ca={certificates}/ca.pem")
+    return int(json.loads(done.stdout)["counts"].get("sessions", 0))
+
+
+def test_jax_works_by_tls_and_its_gateway_ends_with_it(island, certificates):
+    for end in ("orderly", "killed", "forked"):
+        jax = Jax(island, certificates / "ca.pem", *(["fork"] if end == "forked" else []))
+        assert jax.process.stdout.readline() == f"2 {(1 << 22) * ((1 << 22) - 1) // 2}\n", jax.process.stderr.read()
+        assert len(jax.gateways()) == 1 and sessions(island, certificates) == 1
+        if end == "forked":  # the child lives on, and keeps no gateway
+            assert jax.process.stdout.readline() == "forked\n"
+        if end == "orderly":
+            jax.process.communicate("end\n", timeout=60)
+        else:
+            jax.process.kill()
+        wait_for(lambda: not jax.gateways(), "the gateway's end")
+        wait_for(lambda: sessions(island, certificates) == 0, "the session's end")
+        jax.process.communicate(timeout=60)
+
+
+def test_jax_says_in_one_line_why_there_is_no_tls(secured, certificates, tmp_path):
+    make(tmp_path / "other")
+    _, said = Jax(secured, tmp_path / "other" / "ca.pem").process.communicate(timeout=60)
+    last = said.strip().splitlines()[-1]
+    assert "no session by TLS: connecting to 127.0.0.1:" in last and "certificate is refused" in last
+
+
+def test_a_gateway_serves_its_own_user_alone(secured, certificates, tmp_path):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = f"{folder}/socket"
+        words = ["gateway", f"--controller=127.0.0.1:{secured.port}", f"--tls-ca={certificates}/ca.pem",
+                 f"--listen=unix:{path}"]
+        gateway = secured.start("gateway", "fairway", *words)
+        wait_for(lambda: f"listening on unix:{path}" in gateway.log.read_text(), "the gateway")
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        assert "cannot listen on" in run("fairway", *words).stderr  # it is taken
+        if os.geteuid() == 0:  # another user, who gets as far as the socket
+            os.chmod(path, 0o666)
+            other = subprocess.run(
+                ["/usr/bin/python3", "-c", "import socket, sys; s = socket.socket(socket.AF_UNIX); "
+                 "s.connect(sys.argv[1]); s.settimeout(60); print(s.recv(1))", path],
+                capture_output=True, text=True, user=65534, cwd="/", check=False, timeout=60)
+            assert other.stdout == "b''\n", other.stderr
+        gateway.process.kill()
+        gateway.process.wait()
+        after = secured.start("after", "fairway", *words)  # the socket that was left behind is replaced
+        wait_for(lambda: f"listening on unix:{path}" in after.log.read_text(), "the next gateway")
+        after.process.terminate()
+        assert after.process.wait(60) == 0 and not os.path.exists(path)
+
+
+@pytest.mark.parametrize("words, fault", [
+    ([], "--listen is '', not unix:PATH"),
+    (["--listen=unix:/x"], "--tls-ca is missing"),
+    (["--listen=unix:/x", "--tls-ca=/no/such"], "--tls-ca: /no/such: cannot be read"),
+])
+def test_a_gateways_wrong_words_are_one_line(words, fault):
+    done = run("fairway", "gateway", *words)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and fault in done.stderr

@@ -10,11 +10,13 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import socket
+import ssl
 from typing import Any
 
-from fairway import arguments, callbacks, jax_versions, notices, terminal
+from fairway import arguments, callbacks, gateway, jax_versions, notices, terminal
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
+TLS_CA = "FAIRWAY_TLS_CA"
 DEFAULT_PORT = 29000
 LOCAL = f"127.0.0.1:{DEFAULT_PORT}"  # where `fairway up` listens by default
 PLATFORM = "fairway"
@@ -24,7 +26,7 @@ _SESSION_SECONDS = 20.0
 _HOW_TO_START = "start a local cluster with: fairway up --islands 2 --devices 4"
 
 # The address given to connect(); it precedes the environment. Set before JAX creates its backends.
-_chosen: dict[str, Any] = {"address": None, "timeout": _PROBE_SECONDS}
+_chosen: dict[str, Any] = {"address": None, "tls_ca": None, "timeout": _PROBE_SECONDS}
 
 
 class ControllerError(RuntimeError):
@@ -96,21 +98,24 @@ def prepare_process() -> None:
     terminal.prepare()
 
 
-def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = ENVIRONMENT) -> Any:
+def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = ENVIRONMENT,
+                tls_ca: str | None = None) -> Any:
     """Opens a session.
 
     Args:
       address: as `parse_address` takes it.
       timeout: seconds to wait for the TCP connection.
       variable: as for `probe`.
+      tls_ca: PEM file of the CA that has signed the controller's certificate; None: that of
+        FAIRWAY_TLS_CA, and without it no TLS.
 
     Returns:
       The IFRT proxy client of jaxlib, as JAX's backend registry wants it.
 
     Raises:
       ControllerError: nothing listens there; the server there is no controller; it refused the
-        session (because of the version of jaxlib, say; its own text is kept); or jaxlib has no
-        IFRT proxy.
+        session (because of the version of jaxlib, say; its own text is kept); TLS does not fit; or
+        jaxlib has no IFRT proxy.
     """
     host, port = parse_address(address)
     probe(host, port, timeout, variable)
@@ -125,17 +130,43 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    session = terminal.watch(options, where)
+    authorities = tls_ca or os.environ.get(TLS_CA)
+    tls = _start_gateway(where, authorities) if authorities else None
+    session = terminal.watch(options, where, {tls.path} if tls else None)
     try:
-        client = ifrt_proxy.get_client(f"grpc://{where}", options)
+        client = ifrt_proxy.get_client(f"grpc://unix:{tls.path}" if tls else f"grpc://{where}", options)
     except Exception as error:
+        if tls:
+            tls.close()
         reason = " ".join(str(error).split())
+        if not authorities and _speaks_tls(host, port):
+            reason = (f"it speaks TLS; set {TLS_CA} to the PEM file of its CA, or call "
+                      "fairway.connect(..., tls_ca=FILE)")
         raise ControllerError(
             f"{where} accepts connections but opened no Fairway session: {reason}"
         ) from None
     terminal.keep(session, client)
     _compare_versions(client, where)
     return client
+
+
+def _start_gateway(where: str, authorities: str) -> gateway.Gateway:
+    try:
+        return gateway.start(where, authorities)
+    except gateway.GatewayError as error:
+        raise ControllerError(f"no session by TLS: {error}") from None
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=_PROBE_SECONDS) as plain:
+            context.wrap_socket(plain).close()
+    except OSError:
+        return False
+    return True
 
 
 def package_version() -> str | None:
@@ -178,7 +209,7 @@ def client_of_environment() -> Any:
             f"no address of a Fairway controller; set {ENVIRONMENT}=host:port "
             f"({_HOW_TO_START}, which prints it) or call fairway.connect('host:port')"
         )
-    return make_client(address, _chosen["timeout"])
+    return make_client(address, _chosen["timeout"], tls_ca=_chosen["tls_ca"])
 
 
 def client_of_backend_target() -> Any:
@@ -200,7 +231,8 @@ def client_of_backend_target() -> Any:
     return make_client(target, variable="JAX_BACKEND_TARGET")
 
 
-def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> str:
+def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS,
+            tls_ca: str | os.PathLike | None = None) -> str:
     """Makes the devices of a cluster the default devices of JAX in this process.
 
     Has the same effect as a start with JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=address. The
@@ -210,6 +242,9 @@ def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> s
       address: "host:port" of a controller. None: the environment variable FAIRWAY_CONTROLLER, and
         without that the local cluster, 127.0.0.1:29000, as for the command line.
       timeout: seconds to wait for the TCP connection to it, now and when the session opens.
+      tls_ca: PEM file of the CA that has signed the controller's certificate: the session goes by
+        TLS, through a process `fairway gateway` that ends with this one. None: FAIRWAY_TLS_CA, and
+        without that plain text.
 
     Returns:
       The address that was taken.
@@ -232,7 +267,7 @@ def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> s
         )
     chosen = address or os.environ.get(ENVIRONMENT) or LOCAL
     probe(*parse_address(chosen), timeout)
-    _chosen.update(address=chosen, timeout=timeout)
+    _chosen.update(address=chosen, timeout=timeout, tls_ca=os.fspath(tls_ca) if tls_ca else None)
     jax_plugin.initialize()
     platforms = [p for p in (jax.config.jax_platforms or "cpu").split(",") if p != PLATFORM]
     jax.config.update("jax_platforms", ",".join([PLATFORM, *platforms]))

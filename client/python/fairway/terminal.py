@@ -102,17 +102,18 @@ def name_xla_flags() -> None:
             "the cluster; options of one program: jax.jit(f, compiler_options={...})")
 
 
-def watch(options: Any, where: str) -> _Session:
+def watch(options: Any, where: str, peers: set | None = None) -> _Session:
     """Reports an end of the session that comes from outside, in one line.
 
     Args:
       options: jaxlib's ClientConnectionOptions, before they are used.
       where: the controller's address, for the line.
+      peers: what the process connects to, as `_peer` returns it; None: `where`.
 
     Returns:
       The argument for `keep`.
     """
-    session = _Session(where)
+    session = _Session(where, _addresses(where) if peers is None else peers)
     try:
         options.on_disconnect = session.ended
     except AttributeError:
@@ -123,9 +124,9 @@ def watch(options: Any, where: str) -> _Session:
 class _Session:
     """The address and state of a client's connection. The client keeps it alive."""
 
-    def __init__(self, where: str):
+    def __init__(self, where: str, peers: set):
         self.where = where
-        self.peers = _addresses(where)
+        self.peers = peers
         _sessions.append(self)
         self.client: weakref.ref | None = None
         self.seen = False  # whether its connection was found when it began
@@ -247,12 +248,14 @@ def _in_child() -> None:
     _refuse_use()
 
 
-def _peer(descriptor: str) -> tuple[str, int] | None:
-    """The remote address of a TCP descriptor of this process, or None."""
+def _peer(descriptor: str) -> tuple[str, int] | str | None:
+    """The remote address of a TCP descriptor of this process, or the path of a Unix socket's, or None."""
     try:
         if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
             return None
         with socket.socket(fileno=os.dup(int(descriptor))) as copy:
+            if copy.family == socket.AF_UNIX:
+                return copy.getpeername()
             if copy.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
             host, port, *_ = copy.getpeername()

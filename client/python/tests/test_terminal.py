@@ -23,7 +23,7 @@ def session(monkeypatch):
     monkeypatch.setattr(terminal, "_unavailable", False)
     monkeypatch.setattr(JaxRuntimeError, "__init__", JaxRuntimeError.__init__)
     terminal._note_errors()
-    session, client = terminal._Session("127.0.0.1:1"), Client()
+    session, client = terminal._Session("127.0.0.1:1", set()), Client()
     terminal.keep(session, client)
     session.kept = client
     return session

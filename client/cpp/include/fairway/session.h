@@ -48,6 +48,9 @@ struct Device {
 struct ConnectOptions {
   std::string tenant = "default";
   std::chrono::milliseconds timeout{10000};
+  // PEM file of the CA that has signed the controller's certificate: the session speaks TLS, and
+  // only with a controller. Empty: no TLS.
+  std::string tls_ca = {};
 };
 
 // Options of the compiler. The defaults fit programs that JAX exports.
@@ -149,9 +152,10 @@ class Session {
 };
 
 // Connects to a controller. `address`: "host:port", "host" (port 29000) or "[v6]:port", each with
-// or without "grpc://". INVALID_ARGUMENT: none of these. UNAVAILABLE: nobody answers there, or no
-// island is up. UNIMPLEMENTED: the server there does not know this service. FAILED_PRECONDITION:
-// versions do not fit.
+// or without "grpc://". INVALID_ARGUMENT: none of these, or a wrong `tls_ca`. UNAVAILABLE: nobody
+// answers there, one of the two speaks TLS and the other does not, who answers is not believed to
+// be the controller, or no island is up. UNIMPLEMENTED: the server there does not know this
+// service. FAILED_PRECONDITION: versions do not fit.
 FAIRWAY_API Result<Session> Connect(const std::string& address, const ConnectOptions& options = {});
 
 }  // namespace fairway::client

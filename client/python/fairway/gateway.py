@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts `fairway gateway`, by which jaxlib's client, which speaks plain text, uses a controller with TLS.
+
+The gateway listens on a socket that this user alone can connect to, and ends with this process: it
+holds the read end of a pipe, of which this process alone has the write end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+
+import _fairway_command
+
+_WAIT = 30.0  # seconds for a gateway to end once it has said why
+
+
+class GatewayError(RuntimeError):
+    """There is no gateway; the text is one line."""
+
+
+class Gateway:
+    """A gateway that serves. It ends with the process, or by `close`."""
+
+    def __init__(self, path: str, held: int):
+        self.path = path  # of its socket
+        self._held = held
+        # A child of a fork would keep it when this process has ended.
+        os.register_at_fork(after_in_child=self.close)
+
+    def close(self) -> None:
+        held, self._held = self._held, -1
+        if held >= 0:
+            os.close(held)
+
+
+def start(controller: str, tls_ca: str) -> Gateway:
+    """Starts a gateway and waits until it serves.
+
+    Args:
+      controller: host:port.
+      tls_ca: PEM file of the CA that has signed the controller's certificate.
+
+    Raises:
+      GatewayError: the program is missing, or what the gateway says: it cannot be reached, the file
+        or the controller's certificate is wrong, or the controller speaks no TLS.
+    """
+    command = _program()
+    folder = tempfile.mkdtemp(prefix="fairway-")  # mode 0700
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = os.path.join(folder, "gateway")
+    life, held = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [command, "gateway", f"--controller={controller}", f"--tls-ca={tls_ca}", f"--listen=unix:{path}",
+             f"--life-fd={life}"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            pass_fds=(life,), start_new_session=True)  # Ctrl-C at a terminal is for this process alone
+    except OSError as error:
+        os.close(held)
+        raise GatewayError(f"cannot start {command}: {error.strerror}") from None
+    finally:
+        os.close(life)
+    if not process.stdout.readline().startswith("listening on "):
+        os.close(held)
+        _, said = process.communicate(timeout=_WAIT)
+        lines = said.strip().splitlines() or [f"{command} ended with code {process.returncode}"]
+        raise GatewayError(lines[-1].removeprefix("fairway gateway: "))
+    process.stdout.close()
+    process.stderr.close()
+    process.returncode = 0  # nobody waits for it here: it ends after this process
+    return Gateway(path, held)
+
+
+def _program() -> str:
+    try:
+        return str(_fairway_command.prefix() / "bin" / "fairway")
+    except _fairway_command.Missing as error:
+        found = shutil.which("fairway")
+        if found is None:
+            raise GatewayError(str(error)) from None
+        return found

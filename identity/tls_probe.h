@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_IDENTITY_TLS_PROBE_H_
+#define FAIRWAY_IDENTITY_TLS_PROBE_H_
+
+#include <chrono>
+#include <string>
+
+#include "base/status.h"
+
+namespace fairway {
+
+// Why a client cannot speak with the controller at `address` (HOST:PORT), as far as TLS goes; for
+// the message of a connection that has failed, since gRPC's does not say. `authorities` is the text
+// of --tls-ca; empty: the client has none, and speaks no TLS. OK: nothing is wrong with TLS, or
+// nobody answers. Blocks, for `timeout` at most and the time that a name takes.
+absl::Status ProbeController(const std::string& address, const std::string& authorities,
+                             std::chrono::milliseconds timeout);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_IDENTITY_TLS_PROBE_H_
