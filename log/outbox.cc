@@ -45,6 +45,7 @@ absl::Status LogOutbox::Replay(LogNumber applied, LogNumber sent, LogNumber last
     while (unsent_ > 0) CountUnsent(*entries_[--unsent_], true);
   }
   told_ = concluded;
+  if (!replayed_) first_bytes_ = bytes_;
   connected_ = replayed_ = due_ = true;
   return absl::OkStatus();
 }

@@ -77,6 +77,11 @@ class LogOutbox {
   size_t entries() const { return entries_.size(); }
   size_t bytes() const { return bytes_; }
   size_t unsent_bytes() const { return unsent_bytes_; }
+  // Whether bytes() is above the limit. One entry alone may exceed it, and so may what there was
+  // when the child's first link came.
+  bool Crowded(size_t limit) const {
+    return bytes_ > first_bytes_ && bytes_ - entries_.front()->bytes() > limit;
+  }
 
   // INTERNAL: the counts disagree with the entries. For tests.
   absl::Status CheckInvariants() const;
@@ -94,6 +99,7 @@ class LogOutbox {
   size_t urgent_ = 0;             // unsent ones that may not linger
   size_t unsent_bytes_ = 0;
   size_t bytes_ = 0;
+  size_t first_bytes_ = 0;  // bytes_ at the first Replay
   LogNumber sent_ = 0;
   LogNumber here_ = 0;  // sent on this link, or applied before it
   LogNumber applied_ = 0;

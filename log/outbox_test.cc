@@ -128,6 +128,31 @@ TEST(LogOutboxTest, BytesCountUntilTheChildHasTheEntry) {
   EXPECT_EQ(outbox.bytes(), one);
 }
 
+TEST(LogOutboxTest, OneEntryAndWhatThereWasAtFirstMayExceedTheLimit) {
+  LogOutbox outbox(1);
+  ASSERT_TRUE(outbox.Replay(0, 0, 0, {}).ok());
+  outbox.Append(Entry(1, 5000));
+  EXPECT_FALSE(outbox.Crowded(1000));
+  outbox.Append(Entry(2, 500));
+  EXPECT_FALSE(outbox.Crowded(1000));
+  outbox.Append(Entry(3, 501));
+  EXPECT_TRUE(outbox.Crowded(1000));
+  Next(outbox);
+  outbox.Applied(2);
+  EXPECT_FALSE(outbox.Crowded(1000));
+
+  LogOutbox late(2);
+  for (LogNumber n = 1; n <= 4; ++n) late.Append(Entry(n, 1000));
+  EXPECT_TRUE(late.Crowded(1000));
+  ASSERT_TRUE(late.Replay(0, 0, 4, {}).ok());
+  EXPECT_FALSE(late.Crowded(1000));
+  late.Append(Entry(5, 1));
+  EXPECT_TRUE(late.Crowded(1000));
+  late.Cut();
+  ASSERT_TRUE(late.Replay(0, 0, 5, {}).ok());
+  EXPECT_TRUE(late.Crowded(1000)) << "it came before";
+}
+
 TEST(LogOutboxTest, WhatMayLingerGoesWithWhatMayNot) {
   LogOutbox outbox(1);
   ASSERT_TRUE(outbox.Replay(0, 0, 0, {}).ok());

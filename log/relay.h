@@ -28,7 +28,7 @@ struct LogRelayChild {
 };
 
 struct LogRelayLimits {
-  // Of entries that a child has not applied. Above it the child is crowded.
+  // Of entries that a child has not applied. Above it the child is crowded (LogOutbox::Crowded).
   size_t child_bytes = 32 << 20;
   size_t frame_bytes = 256 << 10;
 };
@@ -37,7 +37,8 @@ struct LogRelayLimits {
 //  - bodies: until every child that they concern has said that they came, or is given up;
 //  - of each entry that is not concluded, its number and children;
 //  - of entries that have yet to come again, the ends that its children told it.
-// A child without a link gets nothing; its entries gather. The owner gives up a crowded child.
+// A child without a link gets nothing; its entries gather. The owner gives up a child that stays
+// crowded.
 class LogRelay {
  public:
   // INVALID_ARGUMENT: version 0, or an executor twice.
@@ -68,7 +69,7 @@ class LogRelay {
   // A child's outbox says whether a frame should leave. Next returns it.
   const LogOutbox& outbox(uint32_t child) const { return outboxes_[child]; }
   std::string Next(uint32_t child) { return outboxes_[child].Next(limits_.frame_bytes); }
-  bool Crowded(uint32_t child) const { return outboxes_[child].bytes() > limits_.child_bytes; }
+  bool Crowded(uint32_t child) const { return outboxes_[child].Crowded(limits_.child_bytes); }
 
   // What it says to its parent on a new link: that every entry up to this number has come to it.
   // The next reports name again what has ended and is not known to be concluded.

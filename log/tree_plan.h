@@ -21,9 +21,11 @@ struct TreePlan {
     std::vector<ExecutorIndex> executors;  // its children
     std::vector<size_t> relays;            // its children, by index in TreePlan::relays
     bool top = false;                      // a child of the controller
+    bool operator==(const Relay&) const = default;
   };
   std::vector<Relay> relays;             // children come before their parents
   std::vector<ExecutorIndex> executors;  // children of the controller
+  bool operator==(const TreePlan&) const = default;
 };
 
 // `executors`: ascending. `hosts`: the executors on whose hosts a relay may run, ascending; each

@@ -149,9 +149,15 @@ bool IslandLinks::Leaves(const End& end) const {
   return outbox.Urgent() || (outbox.connected() && outbox.unsent_bytes() >= kMaxLingeringBytes);
 }
 
-void IslandLinks::Begin(Clock::time_point now) {
+void IslandLinks::Replan(Clock::time_point now) {
+  replan_ = false;
+  planned_ = now;
+  TreePlan plan = Plan();
+  if (version_due_ || plan != plan_) Begin(std::move(plan), now);
+}
+
+void IslandLinks::Begin(TreePlan plan, Clock::time_point now) {
   version_due_ = false;
-  version_began_ = now;
   std::vector<std::optional<LogOutbox::Standing>> had;
   for (auto& [id, member] : members_) {
     if (!member.known) {
@@ -163,7 +169,7 @@ void IslandLinks::Begin(Clock::time_point now) {
       had.emplace_back();
     }
   }
-  plan_ = Plan(now);
+  plan_ = std::move(plan);
   std::vector<LogChild> children;
   for (const ExecutorIndex executor : plan_.executors)
     children.push_back({{{executor, members_.at(ExecutorId(executor)).joined}}});
@@ -210,8 +216,8 @@ void IslandLinks::BeginMember(ExecutorId id, Member& member,
 
 void IslandLinks::Send(Clock::time_point now, LinkTraffic& sent) {
   const bool may_begin =
-      members_.size() <= options_.few || now - version_began_ >= options_.version_pause;
-  if (version_due_ && may_begin) Begin(now);
+      members_.size() <= options_.few || now - planned_ >= options_.version_pause;
+  if ((version_due_ || replan_) && may_begin) Replan(now);
   for (End* const end : std::exchange(due_, {})) {
     end->due = false;
     SendTo(*end, false, sent);
@@ -219,7 +225,8 @@ void IslandLinks::Send(Clock::time_point now, LinkTraffic& sent) {
 }
 
 void IslandLinks::SendAll(Clock::time_point now, LinkTraffic& sent) {
-  FindSilentRelays(now);
+  EndTroubles(now);
+  JudgeRelays(now);
   Send(now, sent);
   const bool lingering = !Planted(Bug::kKeepLingering);
   for (auto& [id, member] : members_) {

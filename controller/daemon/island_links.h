@@ -38,9 +38,10 @@ struct IslandLinksOptions {
   size_t link_bytes = 1 << 20;
   // Children of the controller and of each relay, as far as relays can be had; 0: no relays.
   size_t fanout = 0;
-  // A relay of the controller's that is silent for longer is replaced.
+  // A relay of the controller's that is silent for longer is replaced, as is one that is crowded
+  // and takes nothing for longer.
   std::chrono::milliseconds relay_patience{1000};
-  // Bytes that a relay may have not applied.
+  // Bytes that a relay may have not applied; above it, it is crowded (LogOutbox::Crowded).
   size_t relay_bytes = 32 << 20;
   // Each controller counts versions from 1, so relays and their children name it, too.
   Incarnation controller;
@@ -78,7 +79,8 @@ class IslandLinks {
 
   // The worker whose executor is `host` has a relay. `link`: to the relay; it must live until
   // RelayDown.
-  void RelayUp(ExecutorId host, Link* link, Incarnation incarnation, std::string endpoint);
+  void RelayUp(ExecutorId host, Link* link, Incarnation incarnation, std::string endpoint,
+               std::string worker);
   // Its link has ended, or the executor is forgotten. Does nothing if it is not up.
   void RelayDown(ExecutorId host);
   // A member that had a relay asks the controller for its entries. FAILED_PRECONDITION,
@@ -87,10 +89,8 @@ class IslandLinks {
   // A report of the log from a relay. INVALID_ARGUMENT: as Take. Then the relay should go down.
   absl::Status TakeFromRelay(ExecutorId host, std::string_view report, Clock::time_point now);
   // The relay of this host says that a child needs another parent; of others' children it is not
-  // heard. Returns the executor whose registration should end, because it cannot go on, if it is
-  // one.
-  std::optional<ExecutorId> TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble,
-                                        Clock::time_point now);
+  // heard.
+  void TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble, Clock::time_point now);
   // Whom to tell who its parent is, in numbered messages. Call it after each Send.
   std::vector<std::pair<ExecutorId, v1::LogParent>> TakeParents() {
     return std::exchange(parents_, {});
@@ -110,7 +110,7 @@ class IslandLinks {
   absl::Status Take(ExecutorId executor, std::string_view report);
 
   // Whether the owner should call Send when control returns to the loop.
-  bool wants_send() const { return version_due_ || !due_.empty(); }
+  bool wants_send() const { return version_due_ || replan_ || !due_.empty(); }
   // Begins a version if one is due, and sends frames. Entries that a link has no room for leave
   // after the executor's next report, or with SendAll. Counts in `sent` what it sends.
   void Send(Clock::time_point now, LinkTraffic& sent);
@@ -151,9 +151,13 @@ class IslandLinks {
     Incarnation incarnation;
     std::string secret;
     std::string endpoint;
-    bool placed = false;           // it has a task; if it is no child, below another relay
-    Clock::time_point heard;       // its last report of the present version; at first, its begin
-    Clock::time_point well_after;  // it is not chosen before
+    std::string worker;
+    bool placed = false;      // it has a task; if it is no child, below another relay
+    Clock::time_point heard;  // its last report of the present version; at first, its begin
+    // The last tick at which it was not crowded or more had come, and `applied` then.
+    Clock::time_point taken;
+    LogNumber taken_to = 0;
+    std::optional<Clock::time_point> well_after;  // it is in trouble, and not chosen before
   };
   struct Member : End {
     Incarnation incarnation;
@@ -168,8 +172,8 @@ class IslandLinks {
     bool asks = false;
     // What it was sent before this version. Only of a child that has had no link in it.
     std::optional<LogOutbox::Standing> before;
-    std::vector<NewLogEntry> waiting;  // entries for the first version with this member
-    Clock::time_point well_after;      // it has no relay before
+    std::vector<NewLogEntry> waiting;             // entries for the first version with this member
+    std::optional<Clock::time_point> well_after;  // it is in trouble, and has no relay before
     // The last tick at which no entry was open or one more had come, and `applied` then. The first
     // tick counts as one.
     std::optional<Clock::time_point> moved;
@@ -186,10 +190,12 @@ class IslandLinks {
     return member.above != nullptr ? static_cast<End&>(*member.above) : member;
   }
   LogOutbox::Standing StandingOf(const Member& member) const;
-  void Begin(Clock::time_point now);
+  // Begins a version if one is due, or if another tree is better now.
+  void Replan(Clock::time_point now);
+  void Begin(TreePlan plan, Clock::time_point now);
   void BeginMember(ExecutorId id, Member& member, std::optional<LogOutbox::Standing> had);
   // Chooses the tree of the next version.
-  TreePlan Plan(Clock::time_point now) const;
+  TreePlan Plan() const;
   // The children of a relay, and all executors below it.
   LogChild Below(size_t relay) const;
   // Gives relays their tasks. `child`: the number of the first one that is a child of ours.
@@ -197,8 +203,10 @@ class IslandLinks {
   // Makes `top` the child of the controller above all below the relay.
   void PlaceBelow(size_t relay, Relay* top, const std::string& parent);
   v1::RelayTask TaskOf(size_t relay, const std::string& parent) const;
-  void NoteTrouble(Clock::time_point& well_after, Clock::time_point now);
-  void FindSilentRelays(Clock::time_point now);
+  void NoteTrouble(std::optional<Clock::time_point>& well_after, Clock::time_point now);
+  void EndTroubles(Clock::time_point now);
+  // Finds relays of the controller's that are in trouble.
+  void JudgeRelays(Clock::time_point now);
   // FAILED_PRECONDITION: entries that it lacks are concluded.
   absl::Status CheckFloor(ExecutorId executor, LogNumber applied) const;
   // Whether a frame should leave. Entries that linger are no reason.
@@ -215,8 +223,10 @@ class IslandLinks {
   std::map<ExecutorId, Relay> relays_;  // those that are up, by host
   TreePlan plan_;                       // of the present version
   bool version_due_ = false;
-  Clock::time_point version_began_;
-  std::vector<End*> due_;  // with a frame to send, in the order in which that was known
+  bool replan_ = false;        // another tree may be better than plan_
+  Clock::time_point planned_;  // the last Replan
+  Clock::time_point judged_;   // the last JudgeRelays
+  std::vector<End*> due_;      // with a frame to send, in the order in which that was known
   std::vector<std::pair<ExecutorId, v1::LogParent>> parents_;  // to be told
   uint64_t troubles_ = 0;
   uint64_t moves_ = 0;

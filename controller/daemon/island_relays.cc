@@ -10,14 +10,15 @@
 namespace fairway {
 
 void IslandLinks::RelayUp(ExecutorId host, Link* link, Incarnation incarnation,
-                          std::string endpoint) {
+                          std::string endpoint, std::string worker) {
   Relay& relay = relays_[host];
   if (relay.link == link || (Planted(Bug::kLostRelayStays) && relay.placed)) return;
   relay.link = link;
   relay.incarnation = incarnation;
   relay.secret = options_.secret();
   relay.endpoint = std::move(endpoint);
-  if (members_.size() > options_.fanout) version_due_ = true;
+  relay.worker = std::move(worker);
+  (relay.placed ? version_due_ : replan_) = true;
 }
 
 void IslandLinks::RelayDown(ExecutorId host) {
@@ -37,13 +38,12 @@ void IslandLinks::RelayDown(ExecutorId host) {
   relays_.erase(it);
 }
 
-TreePlan IslandLinks::Plan(Clock::time_point now) const {
+TreePlan IslandLinks::Plan() const {
   std::vector<ExecutorIndex> well, hosts;
   std::vector<ExecutorIndex> unwell;
-  for (const auto& [id, member] : members_)
-    (member.well_after <= now ? well : unwell).push_back(id.value);
+  for (const auto& [id, member] : members_) (member.well_after ? unwell : well).push_back(id.value);
   for (const auto& [host, relay] : relays_) {
-    if (relay.well_after <= now && relay.link != nullptr) hosts.push_back(host.value);
+    if (!relay.well_after && relay.link != nullptr) hosts.push_back(host.value);
   }
   TreePlan plan = PlanTree(well, hosts, options_.fanout);
   plan.executors.insert(plan.executors.end(), unwell.begin(), unwell.end());
@@ -68,13 +68,12 @@ v1::RelayTask IslandLinks::TaskOf(size_t relay, const std::string& parent) const
   out.set_controller_incarnation(options_.controller.value);
   out.set_parent(parent);
   out.set_secret(relays_.at(ExecutorId(plan_.relays[relay].host)).secret);
-  const auto add = [&](Incarnation incarnation, const std::string& secret, ExecutorId executor,
-                       const LogChild& below) {
+  const auto add = [&](Incarnation incarnation, const std::string& secret,
+                       const std::string& worker, const LogChild& below) {
     v1::RelayTask::Child* const child = out.add_children();
     child->set_incarnation(incarnation.value);
     child->set_secret(secret);
-    if (const auto it = members_.find(executor); it != members_.end())
-      child->set_worker(it->second.worker);
+    child->set_worker(worker);
     for (const LogMember& member : below.live) {
       v1::RelayTask::Member* const one = child->add_below();
       one->set_executor(member.executor);
@@ -84,13 +83,12 @@ v1::RelayTask IslandLinks::TaskOf(size_t relay, const std::string& parent) const
   };
   for (const ExecutorIndex executor : plan_.relays[relay].executors) {
     const Member& member = members_.at(ExecutorId(executor));
-    add(member.incarnation, member.secret, ExecutorId(executor), {{{executor, member.joined}}})
+    add(member.incarnation, member.secret, member.worker, {{{executor, member.joined}}})
         ->set_floor(head_.floor(executor));
   }
   for (const size_t below : plan_.relays[relay].relays) {
-    const ExecutorId host(plan_.relays[below].host);
-    const Relay& other = relays_.at(host);
-    add(other.incarnation, other.secret, host, Below(below))->set_relay(true);
+    const Relay& other = relays_.at(ExecutorId(plan_.relays[below].host));
+    add(other.incarnation, other.secret, other.worker, Below(below))->set_relay(true);
   }
   return out;
 }
@@ -100,7 +98,8 @@ void IslandLinks::PlaceRelays(uint32_t child, Clock::time_point now) {
   for (auto& [host, relay] : relays_) {
     if (std::exchange(relay.placed, false)) had.push_back(&relay);
     relay.child.reset();
-    relay.heard = now;
+    relay.heard = relay.taken = now;
+    relay.taken_to = 0;
   }
   for (size_t i = 0; i < plan_.relays.size(); ++i) {
     if (!plan_.relays[i].top) continue;
@@ -189,37 +188,53 @@ absl::Status IslandLinks::TakeFromRelay(ExecutorId host, std::string_view bytes,
   return absl::OkStatus();
 }
 
-void IslandLinks::NoteTrouble(Clock::time_point& well_after, Clock::time_point now) {
+void IslandLinks::NoteTrouble(std::optional<Clock::time_point>& well_after, Clock::time_point now) {
+  if (well_after) return;
   well_after = now + options_.trouble_pause;
   version_due_ = true;
   ++troubles_;
 }
 
-std::optional<ExecutorId> IslandLinks::TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble,
-                                                   Clock::time_point now) {
-  if (trouble.version() != head_.version() || Planted(Bug::kTroubleUnheard)) return std::nullopt;
+void IslandLinks::EndTroubles(Clock::time_point now) {
+  const auto end = [&](std::optional<Clock::time_point>& well_after) {
+    if (!well_after || *well_after > now) return;
+    well_after.reset();
+    replan_ = true;
+  };
+  for (auto& [id, member] : members_) end(member.well_after);
+  for (auto& [host, relay] : relays_) end(relay.well_after);
+}
+
+void IslandLinks::TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble,
+                              Clock::time_point now) {
+  if (trouble.version() != head_.version() || Planted(Bug::kTroubleUnheard)) return;
   const auto from = std::ranges::find(plan_.relays, host.value, &TreePlan::Relay::host);
-  if (from == plan_.relays.end()) return std::nullopt;
+  if (from == plan_.relays.end()) return;
   for (const ExecutorIndex executor : from->executors) {
     const auto it = members_.find(ExecutorId(executor));
     if (it == members_.end() || it->second.incarnation.value != trouble.incarnation()) continue;
-    if (trouble.behind()) return it->first;
-    if (it->second.well_after <= now) NoteTrouble(it->second.well_after, now);
+    NoteTrouble(it->second.well_after, now);
   }
   for (const size_t below : from->relays) {
     const auto it = relays_.find(ExecutorId(plan_.relays[below].host));
     if (it == relays_.end() || it->second.incarnation.value != trouble.incarnation()) continue;
-    if (it->second.well_after <= now) NoteTrouble(it->second.well_after, now);
+    NoteTrouble(it->second.well_after, now);
   }
-  return std::nullopt;
 }
 
-void IslandLinks::FindSilentRelays(Clock::time_point now) {
+void IslandLinks::JudgeRelays(Clock::time_point now) {
+  // If this process did not run, no relay was silent because of itself.
+  const bool stalled = now - std::exchange(judged_, now) > options_.relay_patience / 2;
   for (auto& [host, relay] : relays_) {
-    if (!relay.child || relay.well_after > now || Planted(Bug::kSilentRelayStays)) continue;
+    if (!relay.child || relay.well_after || Planted(Bug::kSilentRelayStays)) continue;
     if (Planted(Bug::kLostRelayStays) && relay.link == nullptr) continue;
-    if (now - relay.heard > options_.relay_patience ||
-        head_.outbox(*relay.child).bytes() > options_.relay_bytes)
+    const LogOutbox& outbox = head_.outbox(*relay.child);
+    if (stalled) relay.heard = now;
+    if (stalled || !outbox.Crowded(options_.relay_bytes) || outbox.applied() != relay.taken_to) {
+      relay.taken = now;
+      relay.taken_to = outbox.applied();
+    }
+    if (now - std::min(relay.heard, relay.taken) > options_.relay_patience)
       NoteTrouble(relay.well_after, now);
   }
 }

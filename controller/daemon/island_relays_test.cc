@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // IslandLinks with relays.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -27,15 +28,25 @@ class RelayedLinksTest : public ::testing::Test {
   RelayedLinksTest() {
     for (uint32_t id = 1; id <= 4; ++id) {
       links_.Join(ExecutorId(id), &direct_[id], Incarnation(100 + id), fmt::format("w{}", id));
-      links_.RelayUp(ExecutorId(id), &to_host_[id], Incarnation(200 + id), fmt::format("h{}", id));
+      RelayUp(id);
     }
-    Send();
+    Tick(milliseconds(0));
   }
   ~RelayedLinksTest() override { EXPECT_EQ(links_.CheckInvariants(), absl::OkStatus()); }
+  void RelayUp(uint32_t id) {
+    links_.RelayUp(ExecutorId(id), &to_host_[id], Incarnation(200 + id), fmt::format("h{}", id),
+                   fmt::format("w{}", id));
+  }
   void Send() { links_.Send(now_, sent_); }
+  // As a controller does that runs.
   void Tick(milliseconds passed) {
-    now_ += passed;
-    links_.SendAll(now_, sent_);
+    milliseconds step(100);
+    do {
+      step = std::min(step, passed);
+      now_ += step;
+      passed -= step;
+      links_.SendAll(now_, sent_);
+    } while (passed.count() > 0);
   }
   void Append(uint32_t id, std::string body) {
     ASSERT_TRUE(links_.Append(ExecutorId(id), {std::move(body), {}}, false).ok());
@@ -59,11 +70,10 @@ class RelayedLinksTest : public ::testing::Test {
     ask.set_applied(applied);
     return links_.Ask(ExecutorId(id), ask);
   }
-  v1::RelayTrouble Trouble(uint64_t incarnation, bool behind = false) {
+  v1::RelayTrouble Trouble(uint64_t incarnation) {
     v1::RelayTrouble trouble;
     trouble.set_version(version_);
     trouble.set_incarnation(incarnation);
-    trouble.set_behind(behind);
     return trouble;
   }
   // The bodies of the entries that wait on a link.
@@ -80,6 +90,7 @@ class RelayedLinksTest : public ::testing::Test {
   int secrets_ = 0;
   IslandLinks links_{{.version_pause = milliseconds(50),
                       .fanout = 2,
+                      .relay_bytes = 1000,
                       .controller = Incarnation(77),
                       .secret = [this] { return fmt::format("secret {}", ++secrets_); }}};
   IslandLinks::Clock::time_point now_{std::chrono::hours(1)};
@@ -132,10 +143,10 @@ TEST_F(RelayedLinksTest, ASilentRelayAndAChildInTroubleGetAnotherPlaceForAWhile)
   Tick(milliseconds(200));
   EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: h3", "4: h3"));
   EXPECT_EQ(links_.troubles(), 1u);
-  EXPECT_EQ(links_.TakeTrouble(ExecutorId(2), Trouble(104), now_), std::nullopt);
-  EXPECT_EQ(links_.TakeTrouble(ExecutorId(4), Trouble(104, true), now_), std::nullopt);
+  links_.TakeTrouble(ExecutorId(2), Trouble(104), now_);
+  links_.TakeTrouble(ExecutorId(4), Trouble(104), now_);
   EXPECT_FALSE(links_.wants_send()) << "it is no child of theirs";
-  EXPECT_EQ(links_.TakeTrouble(ExecutorId(3), Trouble(104), now_), std::nullopt);
+  links_.TakeTrouble(ExecutorId(3), Trouble(104), now_);
   Send();
   EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: ", "4: "));  // 3 alone needs no relay
   EXPECT_EQ(links_.troubles(), 2u);
@@ -143,6 +154,101 @@ TEST_F(RelayedLinksTest, ASilentRelayAndAChildInTroubleGetAnotherPlaceForAWhile)
   old.set_version(version_ - 1);
   links_.TakeTrouble(ExecutorId(2), old, now_);
   EXPECT_FALSE(links_.wants_send());
+}
+
+TEST_F(RelayedLinksTest, MuchForARelayThatTakesItIsNoTrouble) {
+  Parents();
+  const auto pass = [&](milliseconds time, LogNumber applied) {
+    for (; time.count() > 0; time -= milliseconds(100)) {
+      Tick(milliseconds(100));
+      ASSERT_TRUE(FromRelay(1, {version_, applied, {}}).ok());
+      ASSERT_TRUE(FromRelay(3, {version_, 0, {}}).ok());
+    }
+  };
+  Append(1, std::string(5000, 'a'));
+  pass(milliseconds(3000), 0);
+  EXPECT_EQ(links_.troubles(), 0u) << "one entry alone";
+  for (int i = 0; i < 4; ++i) Append(1, std::string(1000, 'a'));
+  for (LogNumber n = 1; n <= 5; ++n) pass(milliseconds(800), n);
+  EXPECT_EQ(links_.troubles(), 0u) << "it takes one after the other";
+  for (int i = 0; i < 3; ++i) Append(1, std::string(1000, 'a'));
+  pass(milliseconds(1000), 5);
+  EXPECT_EQ(links_.troubles(), 0u);
+  Tick(milliseconds(100));
+  EXPECT_EQ(links_.troubles(), 1u);
+  EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: h3", "4: h3"));
+}
+
+TEST_F(RelayedLinksTest, TroubleEndsByItself) {
+  Parents();
+  links_.TakeTrouble(ExecutorId(3), Trouble(104), now_);
+  Send();
+  EXPECT_THAT(Parents(), ElementsAre("1: h1", "2: h1", "3: ", "4: "));
+  const auto pass = [&](int seconds) {
+    for (int i = 0; i < 10 * seconds; ++i) {
+      Tick(milliseconds(100));
+      ASSERT_TRUE(FromRelay(1, {version_, 0, {}}).ok());
+    }
+  };
+  pass(59);
+  EXPECT_THAT(Parents(), IsEmpty());
+  Tick(milliseconds(1000));
+  EXPECT_THAT(Parents(), ElementsAre("1: h1", "2: h1", "3: h3", "4: h3"));
+}
+
+TEST_F(RelayedLinksTest, ARelayThatIsOfNoUseNowCostsNobodyAVersion) {
+  Parents();
+  links_.RelayDown(ExecutorId(2));
+  Send();
+  EXPECT_THAT(Parents(), IsEmpty());
+  RelayUp(2);
+  Send();
+  EXPECT_THAT(Parents(), IsEmpty());
+  EXPECT_FALSE(links_.wants_send());
+  links_.RelayDown(ExecutorId(1));
+  Send();
+  EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: h3", "4: h3"));
+  RelayUp(1);  // executors go to the host of the first of them
+  Send();
+  EXPECT_THAT(Parents(), ElementsAre("1: h1", "2: h1", "3: h3", "4: h3"));
+}
+
+TEST_F(RelayedLinksTest, AControllerThatDidNotRunDoesNotJudgeRelaysForThat) {
+  Parents();
+  Tick(milliseconds(100));
+  now_ += milliseconds(5000);
+  links_.SendAll(now_, sent_);
+  EXPECT_EQ(links_.troubles(), 0u);
+  Tick(milliseconds(1000));
+  EXPECT_EQ(links_.troubles(), 0u);
+  Tick(milliseconds(100));
+  EXPECT_EQ(links_.troubles(), 2u);
+}
+
+TEST_F(RelayedLinksTest, ALowerRelayHasItsWorkersNameAlsoIfItsExecutorIsAway) {
+  for (uint32_t id = 5; id <= 8; ++id)
+    links_.Join(ExecutorId(id), &direct_[id], Incarnation(100 + id), fmt::format("w{}", id));
+  for (uint32_t id = 1; id <= 4; ++id) links_.RelayDown(ExecutorId(id));
+  for (uint32_t id = 11; id <= 18; ++id) RelayUp(id);  // their executors are starting again
+  for (auto& [id, link] : to_host_) link.held.clear();
+  Send();
+  EXPECT_EQ(links_.depth(), 3);
+  std::map<uint64_t, std::string> workers;  // of lower relays
+  for (auto& [id, link] : to_host_) {
+    for (const std::string& bytes : link.held) {
+      v1::FromController message;
+      Frame frame;
+      frame.type = kControlFrame;
+      frame.payload = bytes;
+      if (!UnpackFrame(frame, &message).ok()) continue;
+      for (const auto& child : message.relay_task().children()) {
+        if (child.relay()) workers[child.incarnation()] = child.worker();
+      }
+    }
+  }
+  ASSERT_FALSE(workers.empty());
+  for (const auto& [incarnation, worker] : workers)
+    EXPECT_EQ(worker, fmt::format("w{}", incarnation - 200));
 }
 
 TEST_F(RelayedLinksTest, WhoBelowARelayIsBehindIsKnown) {
@@ -155,7 +261,8 @@ TEST_F(RelayedLinksTest, WhoBelowARelayIsBehindIsKnown) {
                                           {ExecutorId(1), {2, 3}}, {ExecutorId(4), {1, 1}}}));
   Parents();
   ASSERT_TRUE(FromRelay(1, {version_, 2, {{1, 1}}}).ok());
-  Tick(milliseconds(300));  // 1 has taken one more
+  now_ += milliseconds(300);
+  links_.SendAll(now_, sent_);  // 1 has taken one more
   now_ += milliseconds(100);
   EXPECT_EQ(still(1), milliseconds(100));
   EXPECT_EQ(still(4), milliseconds(400));
@@ -191,7 +298,6 @@ TEST_F(RelayedLinksTest, AnExecutorThatLacksConcludedEntriesDoesNotGoOn) {
   Parents();
   Append(1, "a");
   ASSERT_TRUE(FromRelay(1, {version_, 1, {{1, 1}}}).ok());
-  EXPECT_EQ(links_.TakeTrouble(ExecutorId(1), Trouble(101, true), now_), ExecutorId(1));
   links_.Cut(ExecutorId(1));
   // Its relay may have sent it entries since it said so.
   EXPECT_TRUE(links_.Resume(ExecutorId(1), &direct_[1], version_, 0).ok());

@@ -78,7 +78,7 @@ void WorkerHub::OfferRelay(const std::string& worker) {
   if (it == relays_.end() || executor == nullptr || executor->island == nullptr) return;
   const RelayRecord& relay = *it->second;
   executor->island->links.RelayUp(executor->id, peers_.at(relay.peer)->link.get(),
-                                  relay.incarnation, relay.endpoint);
+                                  relay.incarnation, relay.endpoint, worker);
   SendSoon(*executor->island);
 }
 
@@ -122,9 +122,11 @@ void WorkerHub::OnRelayReport(Peer& peer, const Frame& frame) {
   IslandLinks& links = host->island->links;
   if (const absl::Status status = links.TakeFromRelay(host->id, frame.payload, now_());
       !status.ok()) {
-    spdlog::warn("the relay of worker {} sent a bad report of the log: {}", peer.worker,
-                 Text(status));
-    links.RelayDown(host->id);
+    const std::string why = fmt::format("it sent a bad report of the log ({})", Text(status));
+    spdlog::warn("the relay of worker {} is ended: {}", peer.worker, why);
+    // Its supervisor starts it again, after a pause.
+    RelayEnded(peer);
+    return FencePeer(peer, why);
   }
   if (links.wants_send()) SendSoon(*host->island);
 }
@@ -134,14 +136,8 @@ void WorkerHub::OnRelayTrouble(Peer& peer, const v1::RelayTrouble& trouble) {
   if (host == nullptr || host->island == nullptr) return;
   spdlog::info("the relay of worker {} gives up a child: {}", peer.worker,
                std::string_view(trouble.reason()).substr(0, 200));
-  const std::optional<ExecutorId> behind =
-      host->island->links.TakeTrouble(host->id, trouble, now_());
+  host->island->links.TakeTrouble(host->id, trouble, now_());
   if (host->island->links.wants_send()) SendSoon(*host->island);
-  if (!behind) return;
-  Executor& executor = *executors_.at(*behind);
-  if (IsUp(executor))
-    EndExecutor(executor,
-                fmt::format("it came back to a relay and could not go on: {}", trouble.reason()));
 }
 
 std::vector<RelayStatus> WorkerHub::RelayTree() const {

@@ -111,6 +111,33 @@ TEST_F(RelayHubTest, ItsSuccessorTakesItsPlaceAndNobodyElseDoes) {
   EXPECT_EQ(ParentOf(0), "");
 }
 
+TEST_F(RelayHubTest, ARelayThatReportsWhatItWasNotSentIsEnded) {
+  auto relay = ConnectRelay("w0", 7);
+  EXPECT_EQ(ParentOf(0), "h:1");
+  relay->SendLogReport(EncodeLogReport({1000, 5, {}}));
+  Settle();
+  EXPECT_TRUE(relay->closed);
+  EXPECT_THAT(relay->received.back().fence().reason(), HasSubstr("bad report of the log"));
+  EXPECT_TRUE(hub_->RelayTree().empty());
+  EXPECT_EQ(ParentOf(0), "");
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(RelayHubTest, ARelayCannotEndTheRegistrationsOfItsChildren) {
+  auto relay = ConnectRelay("w0", 7);
+  relay->Next();
+  const v1::RelayTask task = relay->Next().relay_task();
+  ParentOf(0);
+  v1::ToController message;
+  message.mutable_relay_trouble()->set_version(task.version());
+  message.mutable_relay_trouble()->set_incarnation(10);
+  message.mutable_relay_trouble()->set_reason("it lacks entries");
+  relay->Send(message);
+  Settle();
+  EXPECT_TRUE(lost_.empty());
+  EXPECT_EQ(ParentOf(0), "");
+}
+
 TEST_F(RelayHubTest, ASilentRelayIsLeftOutAndInTheEndItsLinkToo) {
   auto relay = ConnectRelay("w0", 7);
   EXPECT_EQ(ParentOf(0), "h:1");

@@ -219,7 +219,7 @@ void RelayHost::Accept(std::unique_ptr<Link> link) {
     Do([this, l] {
       const auto it = children_.find(l);
       if (it == children_.end()) return;
-      core_->ChildEnded(l);
+      core_->ChildEnded(l, world_.Time());
       Bury(std::move(it->second));
       children_.erase(it);
     });
@@ -236,7 +236,7 @@ void RelayHost::OnChild(Link* link, const Frame& frame) {
     world_.Broken("link", "the relay of {} refuses what {} says: {}", host_.worker(), link->peer(),
                   Describe(status));
   world_.Trace("the relay of {} refuses {}: {}", host_.worker(), link->peer(), Describe(status));
-  core_->ChildEnded(link);
+  core_->ChildEnded(link, world_.Time());
   link->Close();
   Bury(std::move(it->second));
   children_.erase(it);

@@ -13,6 +13,7 @@ namespace {
 // Bytes of frames after which a report leaves at once. A full link holds more
 // (RelayOptions::link_bytes), so the parent hears of them before the link runs dry.
 constexpr size_t kAtOnce = 256 << 10;
+constexpr std::string_view kCrowded = "it does not take its entries";
 
 }  // namespace
 
@@ -51,7 +52,7 @@ absl::Status RelayCore::OnTask(const v1::RelayTask& task, Link* controller, Time
   log_.emplace(std::move(log));
   for (const v1::RelayTask::Child& child : task.children())
     children_.push_back({Incarnation(child.incarnation()), child.secret(), child.worker(),
-                         child.relay(), nullptr, now, false});
+                         child.relay(), nullptr, now, now, 0, false});
   unreported_ = 0;
   parent_ = task.parent();
   secret_ = task.secret();
@@ -103,8 +104,12 @@ absl::Status RelayCore::FromChild(Link* link, const Frame& frame, Time now) {
   const std::optional<uint32_t> child = ChildOf(link);
   if (frame.type == kLogReportFrame) {
     if (!child) return absl::FailedPreconditionError("it reports to a relay that it has not asked");
-    FAIRWAY_ASSIGN_OR_RETURN(const LogReport report, DecodeLogReport(frame.payload));
-    FAIRWAY_RETURN_IF_ERROR(log_->TakeReport(*child, report));
+    const absl::StatusOr<LogReport> report = DecodeLogReport(frame.payload);
+    const absl::Status taken = report.ok() ? log_->TakeReport(*child, *report) : report.status();
+    if (!taken.ok()) {
+      GiveUp(*child, Text(taken));
+      return taken;
+    }
     children_[*child].heard = now;
     Pump(*child);
     return absl::OkStatus();
@@ -135,10 +140,10 @@ absl::Status RelayCore::OnAsk(Link* link, const v1::LogAsk& ask, Time now) {
                  "it says that it is the {} of worker {}, but its proof is wrong",
                  asked.relay ? "relay" : "executor", asked.worker);
   if (asked.told) return absl::FailedPreconditionError("it was given up");
-  const absl::Status attached = log_->Attach(child, ask.applied());
-  if (attached.code() == absl::StatusCode::kFailedPrecondition)
-    GiveUp(child, /*behind=*/true, Text(attached));
-  FAIRWAY_RETURN_IF_ERROR(attached);
+  if (const absl::Status attached = log_->Attach(child, ask.applied()); !attached.ok()) {
+    GiveUp(child, Text(attached));
+    return attached;
+  }
   if (asked.link != nullptr && asked.link != link) asked.link->Close();
   asked.link = link;
   asked.heard = now;
@@ -146,10 +151,11 @@ absl::Status RelayCore::OnAsk(Link* link, const v1::LogAsk& ask, Time now) {
   return absl::OkStatus();
 }
 
-void RelayCore::ChildEnded(const Link* link) {
+void RelayCore::ChildEnded(const Link* link, Time now) {
   const std::optional<uint32_t> child = link == nullptr ? std::nullopt : ChildOf(link);
   if (!child) return;
   children_[*child].link = nullptr;
+  children_[*child].heard = now;
   log_->Detach(*child);
 }
 
@@ -162,25 +168,33 @@ void RelayCore::Pump(uint32_t child) {
 }
 
 void RelayCore::PumpAll() {
-  for (uint32_t child = 0; child < children_.size(); ++child) {
-    if (log_->Crowded(child) && !children_[child].told) {
-      GiveUp(child, false, "it does not take its entries");
-    } else {
-      Pump(child);
-    }
-  }
+  for (uint32_t child = 0; child < children_.size(); ++child) Pump(child);
 }
 
-void RelayCore::GiveUp(uint32_t child, bool behind, std::string reason) {
+void RelayCore::Judge(uint32_t child, bool stalled, Time now) {
+  Child& one = children_[child];
+  const LogOutbox& outbox = log_->outbox(child);
+  if (stalled) one.heard = now;
+  if (stalled || !log_->Crowded(child) || outbox.applied() != one.taken_to) {
+    one.taken = now;
+    one.taken_to = outbox.applied();
+  }
+  if (one.told) return;
+  const bool awaited = one.link == nullptr || (one.relay && !Planted(Bug::kDeafRelay));
+  if (awaited && now - one.heard > options_.patience)
+    return GiveUp(child, one.link == nullptr ? "it has no connection" : "it is silent");
+  if (now - one.taken > options_.patience) GiveUp(child, std::string(kCrowded));
+}
+
+void RelayCore::GiveUp(uint32_t child, std::string reason) {
   Child& given_up = children_[child];
-  behind ? log_->Detach(child) : log_->GiveUp(child);
+  log_->GiveUp(child);
   if (given_up.link != nullptr) std::exchange(given_up.link, nullptr)->Close();
   given_up.told = true;
-  if (Planted(Bug::kCrowdedInSilence) && !behind && reason.starts_with("it does not")) return;
+  if (Planted(Bug::kCrowdedInSilence) && reason == kCrowded) return;
   v1::RelayTrouble trouble;
   trouble.set_version(log_->version());
   trouble.set_incarnation(given_up.incarnation.value);
-  trouble.set_behind(behind);
   trouble.set_reason(std::move(reason));
   actions_->Tell(std::move(trouble));
 }
@@ -194,14 +208,10 @@ void RelayCore::ReportUp() {
 }
 
 void RelayCore::Tick(Time now) {
+  const bool stalled = now - std::exchange(ticked_, now) > options_.patience / 2;
   if (!log_) return;
-  for (uint32_t child = 0; child < children_.size(); ++child) {
-    const Child& one = children_[child];
-    const bool awaited = one.link == nullptr || (one.relay && !Planted(Bug::kDeafRelay));
-    if (awaited && !one.told && now - one.heard > options_.patience)
-      GiveUp(child, false, one.link == nullptr ? "it has no connection" : "it is silent");
-  }
   PumpAll();
+  for (uint32_t child = 0; child < children_.size(); ++child) Judge(child, stalled, now);
   for (uint32_t child = 0; child < children_.size(); ++child) {
     if (children_[child].link != nullptr && log_->outbox(child).HasNews() &&
         children_[child].link->queued_bytes() == 0)

@@ -34,8 +34,8 @@ class RelayActions {
 
 struct RelayOptions {
   Incarnation self;  // what it says to the relay above it
-  // A child without a link for longer, or a relay below it that is silent for longer, gets another
-  // parent.
+  // A child without a link for longer, a relay below it that is silent for longer, or a crowded
+  // child that takes nothing for longer gets another parent.
   std::chrono::milliseconds patience{1000};
   size_t link_bytes = 1 << 20;  // a link gets no more frames while this many are queued
   LogRelayLimits limits;
@@ -68,9 +68,10 @@ class RelayCore {
   // A frame from a child: first its LogAsk, then reports. On an error the link is over.
   // FAILED_PRECONDITION: not yet, or not any more in this version, or it has yet to hear that its
   // controller is gone; the child should hear of another parent, or dial again. PERMISSION_DENIED:
-  // it is not the child that it says it is.
+  // it is not the child that it says it is. A child that says what cannot be is given up, because
+  // it would dial again and say the same.
   absl::Status FromChild(Link* link, const Frame& frame, Time now);
-  void ChildEnded(const Link* link);
+  void ChildEnded(const Link* link, Time now);
 
   // Reports to the parent, tells children what is concluded, and looks after children. Call it
   // several times in its patience.
@@ -93,7 +94,10 @@ class RelayCore {
     std::string worker;
     bool relay = false;
     Link* link = nullptr;
-    Time heard{0};      // its last report, or when its link came or ended
+    Time heard{0};  // its last report, or when its link came or ended
+    // The last tick at which it was not crowded or more had come, and `applied` then.
+    Time taken{0};
+    LogNumber taken_to = 0;
     bool told = false;  // the controller knows that it needs another parent
   };
   absl::Status OnAsk(Link* link, const v1::LogAsk& ask, Time now);
@@ -101,8 +105,10 @@ class RelayCore {
   void Pump(uint32_t child);
   void PumpAll();
   void ReportUp();
+  // Gives up a child that is too late. `stalled`: this process did not run, so nobody is.
+  void Judge(uint32_t child, bool stalled, Time now);
   // Closes its link, and tells the controller.
-  void GiveUp(uint32_t child, bool behind, std::string reason);
+  void GiveUp(uint32_t child, std::string reason);
   std::optional<uint32_t> ChildOf(const Link* link) const;
 
   const RelayOptions options_;
@@ -114,6 +120,7 @@ class RelayCore {
   uint64_t controller_incarnation_ = 0;
   Link* parent_link_ = nullptr;
   std::vector<Child> children_;  // as numbered in log_
+  Time ticked_{0};               // the last Tick
   size_t unreported_ = 0;        // bytes of frames since the last report
   uint64_t sent_messages_ = 0;
   uint64_t sent_bytes_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/relay/relay_core.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,8 +16,10 @@ namespace fairway {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class TestLink final : public Link {
  public:
@@ -56,8 +59,8 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
  protected:
   void DialParent(const std::string& endpoint) override { dialed_.push_back(endpoint); }
   void Tell(v1::RelayTrouble trouble) override {
-    told_.push_back(fmt::format("{} in {}: {}{}", trouble.incarnation(), trouble.version(),
-                                trouble.reason(), trouble.behind() ? " (behind)" : ""));
+    told_.push_back(
+        fmt::format("{} in {}: {}", trouble.incarnation(), trouble.version(), trouble.reason()));
   }
   ~RelayCoreTest() override { EXPECT_EQ(relay_.CheckInvariants(), absl::OkStatus()); }
 
@@ -104,9 +107,12 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
       writer.Add({number, LogSetId::One(executor), EntryKind::kCommand, 0}, std::to_string(number));
     return relay_.FromParent(writer.Take(), now_);
   }
+  // As a relay does that runs.
   void Tick(milliseconds passed = milliseconds(100)) {
-    now_ += passed;
-    relay_.Tick(now_);
+    for (const milliseconds step(100); passed.count() > 0; passed -= step) {
+      now_ += std::min(step, passed);
+      relay_.Tick(now_);
+    }
   }
 
   RelayOptions options_{.self = Incarnation(99),
@@ -205,7 +211,7 @@ TEST_F(RelayCoreTest, AnExecutorThatLacksConcludedEntriesIsToldToTheController) 
   Task(3);
   EXPECT_FALSE(Ask(executor_, 11, 3, 3).ok());
   ASSERT_EQ(told_.size(), 1u);
-  EXPECT_THAT(told_[0], ::testing::EndsWith("(behind)"));
+  EXPECT_THAT(told_[0], ::testing::EndsWith("entry 4 is concluded, so nobody has that any more"));
   EXPECT_FALSE(Ask(executor_, 11, 3, 4).ok());
 }
 
@@ -224,16 +230,89 @@ TEST_F(RelayCoreTest, ASlowChildIsGivenUpAndTheOthersGoOn) {
   ASSERT_TRUE(Ask(below_, 22, 3, 0).ok());
   below_.queued = 1000;
   LogNumber n = 5;
-  for (; told_.empty(); ++n) {
-    ASSERT_LT(n, 50u);
-    ASSERT_TRUE(Entries(3, {{n, 2}}).ok());
+  for (; n < 50; ++n) ASSERT_TRUE(Entries(3, {{n, 2}}).ok());
+  for (int i = 0; i < 10; ++i) {
+    Tick();
+    ASSERT_TRUE(Report(below_, {3, 0, {}}).ok());
   }
+  EXPECT_THAT(told_, IsEmpty());
+  Tick();
   EXPECT_THAT(told_, ElementsAre("22 in 3: it does not take its entries"));
   EXPECT_TRUE(below_.closed);
   EXPECT_EQ(relay_.bytes(), 0u);
   ASSERT_TRUE(Entries(3, {{n, 1}, {n + 1, 2}}).ok());
   EXPECT_THAT(executor_.Bodies(), ElementsAre(std::to_string(n)));
   EXPECT_FALSE(Report(below_, {3, 5, {}}).ok());
+}
+
+TEST_F(RelayCoreTest, MuchForAChildThatTakesItIsNoTrouble) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  ASSERT_TRUE(Ask(below_, 22, 3, 0).ok());
+  below_.queued = 1000;
+  for (LogNumber n = 5; n < 50; ++n) ASSERT_TRUE(Entries(3, {{n, 2}}).ok());
+  below_.queued = 0;
+  for (LogNumber n = 5; n < 50; ++n) {
+    Tick(milliseconds(500));
+    EXPECT_THAT(told_, IsEmpty());
+    ASSERT_TRUE(Report(below_, {3, n, {}}).ok());
+  }
+  EXPECT_EQ(relay_.bytes(), 0u);
+}
+
+TEST_F(RelayCoreTest, AChildWhoseLinkBreaksHasItsPatienceAlsoIfItWasIdle) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  Tick(milliseconds(5000));
+  const std::string gone = "11 in 3: it has no connection";
+  relay_.ChildEnded(&executor_, now_);
+  Tick(milliseconds(1000));
+  EXPECT_THAT(told_, Not(Contains(gone)));
+  TestLink again;
+  EXPECT_TRUE(Ask(again, 11, 3, 4).ok());
+  relay_.ChildEnded(&again, now_);
+  Tick(milliseconds(1100));
+  EXPECT_THAT(told_, Contains(gone));
+}
+
+TEST_F(RelayCoreTest, AChildThatSaysWhatCannotBeIsLeftToTheController) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  ASSERT_TRUE(Ask(below_, 22, 3, 0).ok());
+  EXPECT_FALSE(Report(executor_, {3, 9, {}}).ok());
+  EXPECT_TRUE(executor_.closed);
+  EXPECT_THAT(told_, ElementsAre("11 in 3: a child has entries up to 9, expected 4 to 4"));
+  TestLink again;
+  EXPECT_EQ(Ask(again, 11, 3, 4).code(), absl::StatusCode::kFailedPrecondition);
+  Frame garbage;
+  garbage.type = kLogReportFrame;
+  garbage.payload = "\xff";
+  EXPECT_FALSE(relay_.FromChild(&below_, garbage, now_).ok());
+  EXPECT_TRUE(below_.closed);
+  EXPECT_EQ(told_.size(), 2u);
+}
+
+TEST_F(RelayCoreTest, AChildThatTakesBackWhatItHasIsLeftToTheController) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 6).ok());
+  TestLink again;
+  EXPECT_FALSE(Ask(again, 11, 3, 5).ok());
+  EXPECT_THAT(told_, ElementsAre("11 in 3: a child has entries up to 5, expected 6 to 6"));
+  EXPECT_TRUE(executor_.closed);
+}
+
+TEST_F(RelayCoreTest, ARelayThatDidNotRunDoesNotJudgeItsChildrenForThat) {
+  Task(3);
+  ASSERT_TRUE(Ask(executor_, 11, 3, 4).ok());
+  ASSERT_TRUE(Ask(below_, 22, 3, 0).ok());
+  Tick();
+  now_ += milliseconds(5000);
+  relay_.Tick(now_);
+  EXPECT_THAT(told_, IsEmpty());
+  Tick(milliseconds(1000));
+  EXPECT_THAT(told_, IsEmpty());
+  Tick();
+  EXPECT_THAT(told_, ElementsAre("22 in 3: it is silent"));
 }
 
 TEST_F(RelayCoreTest, AChildThatDialsAgainReplacesItsOldLink) {
@@ -244,10 +323,10 @@ TEST_F(RelayCoreTest, AChildThatDialsAgainReplacesItsOldLink) {
   ASSERT_TRUE(Ask(again, 11, 3, 4).ok());
   EXPECT_TRUE(executor_.closed);
   EXPECT_THAT(again.Bodies(), ElementsAre("5"));
-  relay_.ChildEnded(&executor_);
+  relay_.ChildEnded(&executor_, now_);
   ASSERT_TRUE(Entries(3, {{6, 1}}).ok());
   EXPECT_THAT(again.Bodies(), ElementsAre("6"));
-  relay_.ChildEnded(&again);
+  relay_.ChildEnded(&again, now_);
 }
 
 // Each controller counts versions from 1, and a child may not know yet that its own is gone. So it

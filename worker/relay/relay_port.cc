@@ -62,7 +62,7 @@ void RelayPort::Drop(uint64_t number, const std::string& why) {
   if (it == guests_.end()) return;
   Guest guest = std::move(it->second);
   guests_.erase(it);
-  core_->ChildEnded(guest.link.get());
+  core_->ChildEnded(guest.link.get(), now_());
   guest.link->on_frame = nullptr;
   guest.link->on_closed = nullptr;
   if (!guest.child) ++refused_;
