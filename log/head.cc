@@ -73,6 +73,7 @@ absl::StatusOr<LogNumber> LogHead::Append(NewLogEntry entry) {
       if (!outboxes_[child].connected()) concerned.Remove(child);
     }
   }
+  CountOpen(*ref, true);
   concerned.ForEach([&](uint32_t child) { outboxes_[child].Append(ref); });
   merger_.Append(ref->header.number, std::move(concerned));
   Settle();
@@ -114,6 +115,7 @@ void LogHead::Settle() {
   for (const LogNumber number : merger_.TakeEnded()) {
     const auto entry = log_.Conclude(number);
     if (!entry.ok()) continue;  // never: the merger names each entry of the log once
+    CountOpen(**entry, false);
     const LogSetId set = (*entry)->header.set;
     tree_.Concerned(sets_, set, number).ForEach([&](uint32_t child) {
       outboxes_[child].Conclude(number);
@@ -140,6 +142,20 @@ LogNumber LogHead::floor(ExecutorIndex executor) const {
   return tree_.Concerns(executor, it->second) || Planted(Bug::kFloorOfPredecessor) ? it->second : 0;
 }
 
+void LogHead::CountOpen(const LogEntry& entry, bool more) {
+  if (!limits_.floors || !entry.header.set.is_one()) return;
+  const auto it = open_.try_emplace(entry.header.set.index()).first;
+  Open& open = it->second;
+  open.entries = more ? open.entries + 1 : open.entries - 1;
+  open.bytes = more ? open.bytes + entry.body_bytes() : open.bytes - entry.body_bytes();
+  if (open.entries == 0) open_.erase(it);
+}
+
+LogHead::Open LogHead::open(ExecutorIndex executor) const {
+  const auto it = open_.find(executor);
+  return it == open_.end() ? Open() : it->second;
+}
+
 std::vector<LogNumber> LogHead::TakeConcluded() { return std::exchange(concluded_, {}); }
 
 absl::Status LogHead::CheckInvariants() const {
@@ -149,6 +165,15 @@ absl::Status LogHead::CheckInvariants() const {
   if (merger_.pending() != log_.open().size())
     return absl::InternalError(fmt::format("{} entries are kept, but {} wait for their ends",
                                            log_.open().size(), merger_.pending()));
+  if (!limits_.floors) return absl::OkStatus();
+  absl::flat_hash_map<ExecutorIndex, Open> open;
+  for (const auto& [number, entry] : log_.open()) {
+    if (!entry->header.set.is_one()) continue;
+    Open& one = open[entry->header.set.index()];
+    ++one.entries;
+    one.bytes += entry->body_bytes();
+  }
+  if (open != open_) return absl::InternalError("executors have other open entries than counted");
   return absl::OkStatus();
 }
 

@@ -25,7 +25,7 @@ struct LogLimits {
   size_t session_bytes = 1 << 20;  // of a session, not concluded; one entry alone may exceed it
   size_t child_bytes = 32 << 20;   // of a child, not applied; one entry alone may exceed it
   size_t frame_bytes = 256 << 10;  // of a frame, unless one entry alone is larger
-  bool floors = false;             // whether floor() is wanted
+  bool floors = false;             // whether floor() and open() are wanted
 };
 
 // Loop-confined. One per island. Each version of the tree numbers its children from 0.
@@ -73,6 +73,14 @@ class LogHead {
   // behind it, because nobody has those entries any more. Requires LogLimits::floors.
   LogNumber floor(ExecutorIndex executor) const;
 
+  struct Open {
+    size_t entries = 0, bytes = 0;
+    bool operator==(const Open&) const = default;
+  };
+  // The open entries that concern this executor alone, and the bytes of their bodies. Requires
+  // LogLimits::floors.
+  Open open(ExecutorIndex executor) const;
+
   // R2: the entries concluded since the last call, each once.
   std::vector<LogNumber> TakeConcluded();
 
@@ -89,6 +97,7 @@ class LogHead {
   // Concludes the entries that the merger knows to have ended.
   void Settle();
   void Raise(ExecutorIndex executor, LogNumber number);
+  void CountOpen(const LogEntry& entry, bool more);
 
   const LogLimits limits_;
   LogSets sets_;
@@ -98,6 +107,7 @@ class LogHead {
   std::vector<LogOutbox> outboxes_;  // by child
   std::vector<LogNumber> concluded_;
   absl::flat_hash_map<ExecutorIndex, LogNumber> floors_;
+  absl::flat_hash_map<ExecutorIndex, Open> open_;  // of executors that have any
 };
 
 }  // namespace fairway

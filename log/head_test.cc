@@ -74,6 +74,26 @@ TEST(LogHeadFloorTest, AFloorIsOfTheExecutorThatLivesAndNotOfItsPredecessor) {
   EXPECT_EQ(head.floor(2), 0u);
 }
 
+TEST(LogHeadFloorTest, OpenEntriesOfAnExecutorAreCounted) {
+  LogHead head(LogLimits{.floors = true});
+  ASSERT_TRUE(head.DefineSet(0, {0, 1}).ok());
+  ASSERT_TRUE(head.Begin({{{{0, 0}, {1, 0}}}}).ok());
+  ASSERT_TRUE(head.Attach(0, 0).ok());
+  for (const LogSetId set : {LogSetId::One(0), LogSetId::Defined(0), LogSetId::One(1)})
+    ASSERT_TRUE(head.Append(Entry(set)).ok());
+  ASSERT_TRUE(head.Append(Entry(LogSetId::One(0))).ok());
+  const size_t bytes = Entry(LogSetId::One(0)).body_bytes();
+  EXPECT_EQ(head.open(0), (LogHead::Open{2, 2 * bytes}));
+  EXPECT_EQ(head.open(1), (LogHead::Open{1, bytes}));
+  head.Next(0);
+  ASSERT_TRUE(head.Take(0, {1, 4, {{1, 1}, {3, 3}}}).ok());
+  EXPECT_EQ(head.open(0), (LogHead::Open{1, bytes}));
+  EXPECT_EQ(head.open(1), LogHead::Open());
+  ASSERT_TRUE(head.Begin({{{{0, 4}}}}).ok());  // 0 has a successor, for which 4 was not
+  EXPECT_EQ(head.open(0), LogHead::Open());
+  EXPECT_EQ(head.CheckInvariants(), absl::OkStatus());
+}
+
 TEST_F(LogHeadTest, AChildMayReportAnyNumberOfEntriesThatAreConcluded) {
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(head_.Append(Entry(LogSetId::One(0))).ok());
   while (head_.outbox(0).HasNews()) head_.Next(0);

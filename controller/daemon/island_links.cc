@@ -117,7 +117,7 @@ absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand command, bo
     member.waiting.insert(first ? member.waiting.begin() : member.waiting.end(), std::move(entry));
     return absl::OkStatus();
   }
-  FAIRWAY_ASSIGN_OR_RETURN(member.last, head_.Append(std::move(entry)));
+  FAIRWAY_RETURN_IF_ERROR(head_.Append(std::move(entry)).status());
   End& end = EndOf(member);
   if (Leaves(end)) SetDue(end);
   return absl::OkStatus();
@@ -206,11 +206,8 @@ void IslandLinks::BeginMember(ExecutorId id, Member& member,
   } else if (had && !Planted(Bug::kForgetCut)) {
     member.before = std::move(*had);
   }
-  for (NewLogEntry& entry : std::exchange(member.waiting, {})) {
-    const absl::StatusOr<LogNumber> number = head_.Append(std::move(entry));
-    Expect(number.status());
-    if (number.ok()) member.last = *number;
-  }
+  for (NewLogEntry& entry : std::exchange(member.waiting, {}))
+    Expect(head_.Append(std::move(entry)).status());
   SetDue(EndOf(member));
 }
 
@@ -244,7 +241,7 @@ void IslandLinks::NoteProgress(ExecutorId id, Member& member, Clock::time_point 
     open = head_.outbox(*member.child).entries() > 0;
   } else if (member.above != nullptr) {
     applied = head_.floor(id.value);
-    open = member.last > applied;
+    open = head_.open(id.value).entries > 0;
   }
   if (member.moved && open && applied == member.moved_to) return;
   member.moved = now;
@@ -259,13 +256,15 @@ LinkHealth IslandLinks::Health(ExecutorId executor, Clock::time_point now) const
   if (member.child) {
     health.open_entries = head_.outbox(*member.child).entries();
     health.open_bytes = head_.outbox(*member.child).bytes();
+  } else if (member.above != nullptr) {
+    const LogHead::Open open = head_.open(executor.value);
+    health.open_entries = open.entries;
+    health.open_bytes = open.bytes;
   } else {
     health.open_entries = member.waiting.size();
     for (const NewLogEntry& entry : member.waiting) health.open_bytes += entry.body_bytes();
   }
-  const bool open = health.open_entries > 0 ||
-                    (member.above != nullptr && member.last > head_.floor(executor.value));
-  if (open && member.moved)
+  if (health.open_entries > 0 && member.moved)
     health.still = std::chrono::duration_cast<std::chrono::milliseconds>(now - *member.moved);
   return health;
 }

@@ -118,12 +118,9 @@ class IslandLinks {
   // ticks.
   void SendAll(Clock::time_point now, LinkTraffic& sent);
 
-  // How the member keeps up, but for its round trips and resumed links, and for the open entries of
-  // one below a relay (OpenBelowRelays).
+  // How the member keeps up, but for its round trips and resumed links.
   LinkHealth Health(ExecutorId executor, Clock::time_point now) const;
 
-  // The number and bytes of open entries of each member below a relay. Walks all open entries.
-  std::map<ExecutorId, std::pair<size_t, size_t>> OpenBelowRelays() const;
   // The tree of the present version.
   const TreePlan& plan() const { return plan_; }
   // Executors that were told of another parent than they had.
@@ -178,7 +175,6 @@ class IslandLinks {
     // tick counts as one.
     std::optional<Clock::time_point> moved;
     LogNumber moved_to = 0;
-    LogNumber last = 0;                 // the last entry for it
     std::optional<std::string> parent;  // endpoint, as it was told; empty: the controller
   };
   void SetDue(End& end);

@@ -143,20 +143,6 @@ void IslandLinks::TellParent(ExecutorId id, Member& member, const std::string& e
   parents_.emplace_back(id, std::move(parent));
 }
 
-std::map<ExecutorId, std::pair<size_t, size_t>> IslandLinks::OpenBelowRelays() const {
-  std::map<ExecutorId, std::pair<size_t, size_t>> out;
-  if (plan_.relays.empty()) return out;
-  for (const auto& [number, entry] : head_.log().open()) {
-    if (!entry->header.set.is_one()) continue;
-    const auto it = members_.find(ExecutorId(entry->header.set.index()));
-    if (it == members_.end() || it->second.above == nullptr) continue;
-    auto& [entries, bytes] = out[it->first];
-    ++entries;
-    bytes += entry->body_bytes();
-  }
-  return out;
-}
-
 absl::Status IslandLinks::Ask(ExecutorId executor, const v1::LogAsk& ask) {
   const auto it = members_.find(executor);
   if (it == members_.end())

@@ -257,10 +257,16 @@ TEST_F(RelayedLinksTest, WhoBelowARelayIsBehindIsKnown) {
   Append(1, "b");
   Append(4, "c");
   Tick(milliseconds(0));
-  EXPECT_EQ(links_.OpenBelowRelays(), (std::map<ExecutorId, std::pair<size_t, size_t>>{
-                                          {ExecutorId(1), {2, 3}}, {ExecutorId(4), {1, 1}}}));
+  const auto open = [&](uint32_t id) {
+    const LinkHealth health = links_.Health(ExecutorId(id), now_);
+    return std::pair(health.open_entries, health.open_bytes);
+  };
+  EXPECT_EQ(open(1), std::pair(2ul, 3ul));
+  EXPECT_EQ(open(2), std::pair(0ul, 0ul));
+  EXPECT_EQ(open(4), std::pair(1ul, 1ul));
   Parents();
   ASSERT_TRUE(FromRelay(1, {version_, 2, {{1, 1}}}).ok());
+  EXPECT_EQ(open(1), std::pair(1ul, 1ul));
   now_ += milliseconds(300);
   links_.SendAll(now_, sent_);  // 1 has taken one more
   now_ += milliseconds(100);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Liveness: silent hosts, silent processes, deaths, restarts (docs/design/0057-liveness.md).
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -210,8 +209,6 @@ std::map<ExecutorId, LinkHealth> WorkerHub::Health() const {
     health.links_resumed = executor->links_resumed;
   }
   for (const auto& [name, island] : islands_) {
-    for (const auto& [id, open] : island->links.OpenBelowRelays())
-      std::tie(out[id].open_entries, out[id].open_bytes) = open;
     for (const TreePlan::Relay& relay : island->links.plan().relays) {
       const ExecutorSpec* const host = Spec(ExecutorId(relay.host));
       for (const ExecutorIndex executor : relay.executors) {
