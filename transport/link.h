@@ -61,8 +61,8 @@ class Link {
   virtual std::optional<Subject> subject() const { return std::nullopt; }
   // From now on the link closes with DEADLINE_EXCEEDED if the peer's host has acknowledged nothing
   // for kHostSilence. The kernels of both hosts watch this, so a stopped or busy process does not
-  // count as a silent host, unless its socket is full. Use it for links that carry next to nothing.
-  // It does nothing on links within a host's own memory.
+  // count as a silent host, unless its socket is full. Use it for links that carry next to nothing,
+  // or that may end at any time. It does nothing on links within a host's own memory.
   virtual void WatchHost() {}
   // From now on a frame with more than `bytes` of payload closes the link; from the start one over
   // kMaxFrameBytes does. It does nothing on links within a host's own memory.

@@ -100,6 +100,14 @@ void Pipe::Cut() {
   }
 }
 
+void Pipe::Silence() {
+  if (std::exchange(cut_, true)) return;
+  for (const int side : {0, 1}) {
+    arrives_[side] = 0;
+    EndAt(side, kMillisecond * kHostSilence.count(), absl::DeadlineExceededError("timed out"));
+  }
+}
+
 bool Pipes::Blocked(const Host& a, const Host& b) const {
   const auto it = blocked_.find(std::minmax(&a, &b));
   return it != blocked_.end() && world_.queue.now() < it->second;
@@ -108,8 +116,9 @@ bool Pipes::Blocked(const Host& a, const Host& b) const {
 void Pipes::Block(const Host& a, const Host& b, int64_t time) {
   blocked_[std::minmax(&a, &b)] = world_.queue.now() + time;
   for (const auto& pipe : pipes_) {
-    if (const auto live = pipe.lock(); live != nullptr && live->Joins(a) && live->Joins(b))
-      live->Cut();
+    const auto live = pipe.lock();
+    if (live == nullptr || !live->Joins(a) || !live->Joins(b)) continue;
+    time % 2 == 0 ? live->Cut() : live->Silence();
   }
 }
 

@@ -30,6 +30,8 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
 
   // Nothing passes any more. Each end hears of it at its own time.
   void Cut();
+  // Nothing passes any more, and no end hears of it until its kernel gives up the other host.
+  void Silence();
   bool Joins(const Host& host) const { return hosts_[0] == &host || hosts_[1] == &host; }
 
  private:
@@ -58,7 +60,7 @@ class Pipes {
   // Connects to a relay. nullptr: it cannot be reached now, or takes no links.
   std::unique_ptr<Link> Dial(Host& from, const std::string& endpoint);
   void CutAll(const Host& host);
-  // The two hosts cannot reach each other for this time.
+  // The two hosts cannot reach each other for this time. In half of all cases nobody says so.
   void Block(const Host& a, const Host& b, int64_t time);
   bool Blocked(const Host& a, const Host& b) const;
 

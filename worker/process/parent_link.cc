@@ -57,6 +57,7 @@ void ParentLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
     return Again();
   }
   link_ = *std::move(link);
+  link_->WatchHost();
   link_->on_frame = [this, dial = dial_](const Frame& frame) {
     if (dial != dial_) return;  // it was read together with one that ended the link
     if (frame.type != kLogFrame) return End("it sent what is no frame of the log");

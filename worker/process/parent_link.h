@@ -29,8 +29,8 @@ class ParentLink {
       : loop_(loop), tls_{std::move(tls), Role::kWorker}, handler_(std::move(handler)) {}
 
   // Drops the link, if there is one; on_end does not come. Then connects to `endpoint`, and again
-  // when that fails or ends, in pauses that double from 20 to 500 ms until a frame comes. Empty:
-  // to nobody.
+  // when that fails or ends, or its host is silent, in pauses that double from 20 to 500 ms until a
+  // frame comes. Empty: to nobody.
   void Follow(const std::string& endpoint);
   // The parent sent what it should not have sent. Drops the link and connects again.
   void End(const std::string& why);

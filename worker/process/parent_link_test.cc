@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/process/parent_link.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +52,22 @@ struct FakeRelay {
   int closed = 0;
   std::function<void()> on_said, on_closed;
 };
+
+// TCP_USER_TIMEOUT of this process's connection to the port; nullopt: there is none.
+std::optional<std::chrono::milliseconds> UserTimeout(int port) {
+  for (int fd = 0; fd < 256; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
+        peer.sin_family != AF_INET || ntohs(peer.sin_port) != port)
+      continue;
+    int timeout = 0;
+    size = sizeof timeout;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size) == 0)
+      return std::chrono::milliseconds(timeout);
+  }
+  return std::nullopt;
+}
 
 class ParentLinkTest : public ::testing::Test {
  protected:
@@ -101,6 +123,14 @@ TEST_F(ParentLinkTest, ConnectsAgainToTheSameRelayAndLeavesItForAnother) {
   loop_.Run();
   EXPECT_EQ(parent_.link(), nullptr);
   EXPECT_EQ(one.said.size() + two.said.size(), 4u);
+}
+
+TEST_F(ParentLinkTest, ARelayWhoseHostIsSilentIsLeftSoon) {
+  FakeRelay relay(loop_);
+  relay.on_said = [this] { loop_.Stop(); };
+  parent_.Follow(relay.endpoint());
+  loop_.Run();
+  EXPECT_EQ(UserTimeout(relay.server->port()), kHostSilence);
 }
 
 }  // namespace

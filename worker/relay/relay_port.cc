@@ -55,6 +55,7 @@ void RelayPort::OnFrame(uint64_t number, const Frame& frame) {
     return Drop(number, absl::IsFailedPrecondition(status) ? std::string() : Text(status));
   if (std::exchange(guest.child, true)) return;
   guest.link->LimitFrames(kMaxLogReportBytes);
+  guest.link->WatchHost();
 }
 
 void RelayPort::Drop(uint64_t number, const std::string& why) {

@@ -20,6 +20,20 @@ struct Far {
   int frames = 0;
 };
 
+// A link whose frames the test plays.
+class PlayedLink final : public Link {
+ public:
+  explicit PlayedLink(bool* watched) : watched_(watched) {}
+  void Send(Frame) override {}
+  size_t queued_bytes() const override { return 0; }
+  void Close() override {}
+  std::string peer() const override { return "10.0.0.9:1000"; }
+  void WatchHost() override { *watched_ = true; }
+
+ private:
+  bool* const watched_;
+};
+
 class RelayPortTest : public ::testing::Test, public RelayActions {
  protected:
   RelayPortTest() {
@@ -52,12 +66,15 @@ class RelayPortTest : public ::testing::Test, public RelayActions {
     Settle();
     return far;
   }
-  void Ask(Far& far, const std::string& secret) {
+  static Frame AskFrame(const std::string& secret) {
     v1::ToController message;
     message.mutable_log_ask()->set_version(3);
     message.mutable_log_ask()->set_incarnation(11);
     message.mutable_log_ask()->set_secret(secret);
-    far.link->Send(PackFrame(message));
+    return PackFrame(message);
+  }
+  void Ask(Far& far, const std::string& secret) {
+    far.link->Send(AskFrame(secret));
     Settle();
   }
   void Pass(milliseconds time) {
@@ -128,6 +145,16 @@ TEST_F(RelayPortTest, ManyStrangersOfOneHostKeepNobodyElseOut) {
   Ask(again, "s11");
   EXPECT_GT(again.frames, 0);
   EXPECT_TRUE(other.closed) << "a child has one link";
+}
+
+TEST_F(RelayPortTest, AChildsHostIsWatched) {
+  bool watched = false;
+  auto link = std::make_unique<PlayedLink>(&watched);
+  Link& played = *link;
+  port_.Accept(std::move(link));
+  EXPECT_FALSE(watched);
+  played.on_frame(AskFrame("s11"));
+  EXPECT_TRUE(watched);
 }
 
 // Over a real socket, because only that looks at lengths.
