@@ -92,6 +92,12 @@ absl::StatusOr<std::string> ReadBytes(const std::string& path) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0) return failed(errno);
   if (!S_ISREG(facts.st_mode)) return InvalidArgument("{}: is no regular file", path);
+  if (facts.st_uid != 0 && facts.st_uid != ::geteuid()) {
+    return InvalidArgument(
+        "{}: belongs to user {}, who could have the daemons load code; expected root or the user "
+        "who runs them: chown it",
+        path, facts.st_uid);
+  }
   if ((facts.st_mode & S_IWOTH) != 0) {
     return InvalidArgument(
         "{}: other users may write it, who could have the daemons load code; chmod o-w it", path);

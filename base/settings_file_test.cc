@@ -104,6 +104,11 @@ TEST(SettingsFileTest, FilesThatCannotBeSettingsAreRefused) {
   EXPECT_THAT(Text(ReadSettings(path).status()), HasSubstr("chmod o-w"));
   ::chmod(path.c_str(), 0644);
   EXPECT_TRUE(ReadSettings(path).ok());
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(path.c_str(), 12345, 12345), 0);
+    EXPECT_THAT(Text(ReadSettings(path).status()), HasSubstr("belongs to user 12345"));
+    ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
+  }
   std::ofstream(path) << std::string((size_t{1} << 20) + 1, '#');
   EXPECT_THAT(Text(ReadSettings(path).status()), HasSubstr("more than 1 MiB"));
   std::ofstream(path) << "port = 1\n";

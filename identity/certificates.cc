@@ -117,7 +117,9 @@ absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subj
   }
   const KeyPtr key(EVP_EC_gen("P-256"));
   if (key == nullptr) return Failed("make a key");
-  const CertificatePtr made = Blank(key.get(), "Fairway " + Described(subject), lifetime);
+  // The name is for people, and X.520 permits 64 characters. Who it is, the URI says.
+  const std::string name = ("Fairway " + Described(subject)).substr(0, 64);
+  const CertificatePtr made = Blank(key.get(), name, lifetime);
   if (made == nullptr) return Failed("make a certificate");
   X509_set_issuer_name(made.get(), X509_get_subject_name(issuer.get()));
   X509* const by = issuer.get();

@@ -42,6 +42,8 @@ TEST(CertificatesTest, TheCaSignsWhatNamesADaemon) {
   EXPECT_EQ(X509_check_ca(made.get()), 0);
   EXPECT_LT(X509_cmp_current_time(X509_get0_notBefore(made.get())), 0);
   EXPECT_GT(X509_cmp_current_time(X509_get0_notAfter(made.get())), 0);
+  const auto longest = MakeCertificate(authority, {Role::kWorker, std::string(128, 'a')}, hours(1));
+  EXPECT_TRUE(longest.ok()) << longest.status();
   // Two certificates of one daemon differ.
   EXPECT_NE(MakeCertificate(authority, {Role::kWorker, "w0"}, hours(24))->certificate,
             worker.certificate);

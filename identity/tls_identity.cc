@@ -112,7 +112,7 @@ std::string FaultOfTime(X509* certificate) {
   return "";
 }
 
-// What is seen of the files from outside: when each was changed last.
+// What is seen of the files from outside: when each, or its mode, was changed last.
 std::string LooksOf(const TlsFiles& files) {
   std::string out;
   for (const std::string& path : {files.ca, files.certificate, files.key}) {
@@ -121,7 +121,7 @@ std::string LooksOf(const TlsFiles& files) {
       out += "none ";
       continue;
     }
-    out += fmt::format("{}.{}.{}.{} ", facts.st_ino, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec,
+    out += fmt::format("{}.{}.{}.{} ", facts.st_ino, facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec,
                        facts.st_size);
   }
   return out;
@@ -247,11 +247,16 @@ void TlsIdentity::TakeChanges() {
   if (now - looked_ < kLookEvery) return;
   looked_ = now;
   std::string looks = LooksOf(files_);
-  if (looks == seen_) return;
+  if (looks == seen_ && fault_.empty()) return;
   seen_ = std::move(looks);
   auto fresh = LoadFiles(files_, role_);
-  if (!fresh.ok())
-    return spdlog::error("TLS: the files before stay in use: {}", Text(fresh.status()));
+  // A fault may pass by itself: a certificate may become valid later.
+  const std::string before = std::exchange(fault_, Text(fresh.status()));
+  if (!fresh.ok()) {
+    if (fault_ != before) spdlog::error("TLS: the files before stay in use: {}", fault_);
+    return;
+  }
+  fault_.clear();
   (*fresh)->texts.change = loaded_->texts.change + 1;
   loaded_ = *std::move(fresh);
   spdlog::info("TLS: {} has been replaced, and is used from now on", files_.certificate);

@@ -65,7 +65,8 @@ class TlsIdentity {
   const Role role_;
   mutable std::mutex mu_;
   std::unique_ptr<Loaded> loaded_;
-  std::string seen_;  // what LooksOf said of the files when they were read last
+  std::string seen_;   // what LooksOf said of the files when they were read last
+  std::string fault_;  // of the files that replaced those in use; empty: none
   std::chrono::steady_clock::time_point looked_;
 };
 

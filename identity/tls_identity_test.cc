@@ -89,18 +89,27 @@ TEST_F(TlsIdentityTest, FilesThatAreReplacedCountForTheNextConnection) {
   EXPECT_EQ(serial(identity->Context()), first);
   const TlsFiles fresh = files_.Files(kWorker);
   // The files are looked at once a second.
-  const auto changes = [&] {
+  const auto changes = [&](const std::string& from) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (serial(identity->Context()) == first && std::chrono::steady_clock::now() < end) {
+    while (serial(identity->Context()) == from && std::chrono::steady_clock::now() < end) {
     }
-    return serial(identity->Context()) != first;
+    return serial(identity->Context()) != from;
   };
-  EXPECT_TRUE(changes());
+  EXPECT_TRUE(changes(first));
   const std::string second = serial(identity->Context());
   // A fault leaves what there was.
   std::ofstream(fresh.certificate) << "garbage";
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
   while (std::chrono::steady_clock::now() < end) EXPECT_EQ(serial(identity->Context()), second);
+  // Right files count as soon as nothing else is wrong with them.
+  ASSERT_EQ(::chmod(fresh.key.c_str(), 0644), 0);
+  const Certified third = *MakeCertificate(files_.authority(), kWorker, std::chrono::hours(1));
+  std::ofstream(fresh.key) << third.key;
+  std::ofstream(fresh.certificate) << third.certificate;
+  const auto open = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  while (std::chrono::steady_clock::now() < open) EXPECT_EQ(serial(identity->Context()), second);
+  ASSERT_EQ(::chmod(fresh.key.c_str(), 0600), 0);
+  EXPECT_TRUE(changes(second));
 }
 
 }  // namespace

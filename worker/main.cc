@@ -373,6 +373,7 @@ int WriteTargetConfig(const WorkerFlags& flags, const PjrtConfig& pjrt) {
 
 int RunCompilerRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
   const auto make =
       [&](const v1::CompileTarget& target) -> absl::StatusOr<std::unique_ptr<Compiler>> {
     if (flags.runtime == "host" || flags.runtime == "sim") return MakeNativeCompiler(flags.runtime);

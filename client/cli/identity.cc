@@ -40,7 +40,9 @@ absl::Status WritePrivate(const std::string& path, const std::string& text) {
     ::unlink(fresh.c_str());
     return status;
   };
-  const OwnedFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  ::unlink(fresh.c_str());  // what an interrupted call left
+  const OwnedFd file(
+      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return failed();
   for (size_t at = 0; at < text.size();) {
     const ssize_t put = ::write(file.get(), text.data() + at, text.size() - at);
@@ -63,12 +65,24 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return out.str();
 }
 
+// A directory that is there stays as it is. Nobody else may be able to replace files in it.
 absl::Status MakePrivateDirectory(const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error || ::chmod(path.c_str(), 0700) != 0) {
+  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
+  std::filesystem::create_directories(parent, error);
+  if (error || (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)) {
     return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", path,
                  error ? error.message() : std::strerror(errno));
+  }
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) {
+    return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", path,
+                 std::strerror(ENOTDIR));
+  }
+  if (facts.st_uid != ::geteuid() || (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "other users can replace files in {}: give a directory that only you can write",
+                 path);
   }
   return absl::OkStatus();
 }
@@ -82,11 +96,15 @@ absl::Status CheckDays(int days) {
 }
 
 absl::Status Init(const std::string& directory, int days) {
-  const std::string ca_key = directory + "/ca.key";
-  if (std::filesystem::exists(ca_key)) {
-    return Error(absl::StatusCode::kAlreadyExists,
-                 "{} has a CA, which the certificates of its cluster need; give another directory",
-                 directory);
+  for (const char* const name :
+       {"ca.key", "ca.pem", "controller.pem", "controller.key", "fairway.toml"}) {
+    if (std::filesystem::exists(fmt::format("{}/{}", directory, name))) {
+      return Error(
+          absl::StatusCode::kAlreadyExists,
+          "{} has {}, and init replaces nothing, since a cluster may need it; give another "
+          "directory",
+          directory, name);
+    }
   }
   FAIRWAY_ASSIGN_OR_RETURN(const Certified ca, MakeAuthority(Days(kDaysOfCa)));
   FAIRWAY_ASSIGN_OR_RETURN(const Certified controller,
@@ -97,25 +115,25 @@ absl::Status Init(const std::string& directory, int days) {
       "[controller]\ntls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
       "tls-key = '{0}/controller.key'\n",
       here);
-  // The CA's key comes last: without it the next try begins anew.
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/ca.pem", ca.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.pem", controller.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.key", controller.key));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/fairway.toml", settings));
-  return WritePrivate(ca_key, ca.key);
+  return WritePrivate(directory + "/ca.key", ca.key);
 }
 
-absl::Status Issue(const std::string& name, const std::string& from, const std::string& to,
+absl::Status Issue(const Subject& subject, const std::string& from, const std::string& to,
                    int days) {
   Certified ca;
   FAIRWAY_ASSIGN_OR_RETURN(ca.certificate, ReadText(from + "/ca.pem"));
   FAIRWAY_ASSIGN_OR_RETURN(ca.key, ReadText(from + "/ca.key"));
-  const auto made = MakeCertificate(ca, {Role::kWorker, name}, Days(days));
+  const auto made = MakeCertificate(ca, subject, Days(days));
   if (!made.ok()) return Annotate(made.status(), from);
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
+  const std::string daemon = to + (subject.role == Role::kController ? "/controller" : "/worker");
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/ca.pem", ca.certificate));
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.pem", made->certificate));
-  return WritePrivate(to + "/worker.key", made->key);
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(daemon + ".pem", made->certificate));
+  return WritePrivate(daemon + ".key", made->key);
 }
 
 }  // namespace
@@ -143,22 +161,35 @@ int RunInit(int argc, const char* const* argv) {
 
 int RunIssue(int argc, const char* const* argv) {
   std::string name, from, to;
+  bool controller = false;
   int days = 365;
-  Config config("fairway issue", "Makes the certificate of a worker.");
+  Config config("fairway issue",
+                "Makes the certificate of a worker, or the controller's next one.");
   config.Positional("NAME", &name, "The worker's --name");
+  config.Flag("controller", &controller, "Replaces the controller's certificate and key instead");
   config.Flag("from", &from, "The directory that `fairway init` made");
-  config.Flag("to", &to, "A directory for what the worker needs; default: NAME in that directory");
+  config.Flag("to", &to,
+              "A directory for what the daemon needs; default: NAME in that directory, or itself");
   config.Flag("days", &days, "Days for which the certificate is valid");
   config.Check([&] {
-    if (name.empty() || from.empty())
-      return InvalidArgument("expected `fairway issue NAME --from DIRECTORY`");
-    FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf({Role::kWorker, name})).status());
+    if (name.empty() != controller || from.empty())
+      return InvalidArgument(
+          "expected `fairway issue NAME --from DIRECTORY`, or --controller in the place of NAME");
+    if (!controller) FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf({Role::kWorker, name})).status());
     return CheckDays(days);
   });
   if (const auto code = config.Parse(argc, argv)) return *code;
-  if (to.empty()) to = from + "/" + name;
-  if (const absl::Status status = Issue(name, from, to, days); !status.ok())
+  if (to.empty()) to = controller ? from : from + "/" + name;
+  const Subject subject{controller ? Role::kController : Role::kWorker, name};
+  if (const absl::Status status = Issue(subject, from, to, days); !status.ok())
     return Fail("issue", status);
+  if (controller) {
+    fmt::print(
+        "{0}/controller.pem and {0}/controller.key are new. A controller that was started with "
+        "files of these names uses them from its next connection on.\n",
+        to);
+    return 0;
+  }
   fmt::print(
       "{0} has what worker {1} needs. Move it to its host, and start the worker there:\n"
       "  fairway-worker --name {1} --controller CONTROLLER:29002 --data-bind ADDRESS:0 --tls-ca "

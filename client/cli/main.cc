@@ -28,7 +28,7 @@ constexpr std::string_view kHelp =
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
     "  config  try a settings file: fairway config check FILE\n"
     "  init    make the CA of a cluster for TLS: fairway init DIRECTORY\n"
-    "  issue   make a worker's certificate: fairway issue NAME --from DIRECTORY\n"
+    "  issue   make a daemon's certificate: fairway issue NAME --from DIRECTORY\n"
     "  gateway lets JAX use a controller with TLS; fairway.connect starts it\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"

@@ -2,6 +2,7 @@
 """Settings files: who reads them, what is wrong with them, and what SIGHUP changes."""
 
 import json
+import os
 import signal
 import subprocess
 
@@ -154,10 +155,20 @@ def test_sighup_changes_the_log_level_of_a_worker_and_its_executor(controller, s
         worker.process.send_signal(signal.SIGHUP)
         wait_for(lambda: worker.said("log-level from 'info' to 'error'"), "the change")
         settings.write_text(FILE.replace('"info"', '"debug"'))
+        # `pkill -HUP fairway-worker` sends it to the executor, too, which it does not harm.
+        executor = executor_of(controller)
+        os.kill(executor, signal.SIGHUP)
         worker.process.send_signal(signal.SIGHUP)
         wait_for(lambda: level_of_executor(worker) == "debug", "the executor's level")
+        assert executor_of(controller) == executor
+        assert "zombie" not in open(f"/proc/{executor}/status").read()
     finally:
         worker.stop()
+
+
+def executor_of(controller):
+    up = [line["msg"] for line in controller.lines() if line["msg"].startswith("executor of worker ")]
+    return int(up[-1].rpartition("pid ")[2])
 
 
 def level_of_executor(worker):

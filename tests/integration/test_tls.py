@@ -86,8 +86,41 @@ def test_what_init_and_issue_write_is_their_owners_alone(certificates):
             assert stat.S_IMODE(os.stat(os.path.join(folder, file)).st_mode) == 0o600
     again = run("fairway", "init", str(certificates))
     assert again.returncode == 1
-    assert again.stderr == (f"fairway init: {certificates} has a CA, which the certificates of its cluster need; "
-                            "give another directory\n")
+    assert again.stderr == (f"fairway init: {certificates} has ca.key, and init replaces nothing, since a cluster "
+                            "may need it; give another directory\n")
+
+
+def test_init_and_issue_change_no_directory_that_is_there(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(0o755)
+    assert run("fairway", "init", str(theirs)).returncode == 0
+    assert stat.S_IMODE(theirs.stat().st_mode) == 0o755
+    # The CA's key may be kept elsewhere.
+    (theirs / "ca.key").rename(tmp_path / "ca.key")
+    again = run("fairway", "init", str(theirs))
+    assert again.returncode == 1 and f"{theirs} has ca.pem, and init replaces nothing" in again.stderr
+    (tmp_path / "ca.key").rename(theirs / "ca.key")
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    refused = run("fairway", "issue", "w0", "--from", str(theirs), "--to", str(open_to_all))
+    assert refused.returncode == 1 and f"other users can replace files in {open_to_all}" in refused.stderr
+    assert not list(open_to_all.iterdir())
+
+
+def test_the_controllers_certificate_is_renewed(tmp_path):
+    make(tmp_path / "cluster")
+    before = (tmp_path / "cluster" / "controller.pem").read_text()
+    done = run("fairway", "issue", "--controller", "--from", str(tmp_path / "cluster"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "cluster" / "controller.pem").read_text() != before
+    controller = Daemon(tmp_path / "controller.log", "fairway-controller", "--config",
+                        str(tmp_path / "cluster" / "fairway.toml"), "--port=0", "--http-port=0", "--link-port=0",
+                        "--data-port=0")
+    try:
+        controller.wait("listening on")
+    finally:
+        controller.stop()
 
 
 @pytest.mark.parametrize("words, fault", [

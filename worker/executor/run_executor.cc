@@ -14,8 +14,9 @@ namespace fairway {
 
 void RunExecutor(const ExecutorConfig& config, Runtime* runtime) {
   std::signal(SIGPIPE, SIG_IGN);
-  // A terminal sends SIGINT to the whole process group; the supervisor decides what it means.
+  // These may come to the whole process group; the supervisor decides what they mean.
   std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
   EventLoop loop;
   ExecutorProcess process(loop, config, runtime);
   boost::asio::signal_set signals(loop.io_context(), SIGTERM);

@@ -147,8 +147,9 @@ void RelayProcess::Tell(v1::RelayTrouble trouble) {
 
 int RunRelay(const RelayConfig& config) {
   std::signal(SIGPIPE, SIG_IGN);
-  // A terminal sends SIGINT to the whole process group; the supervisor decides what it means.
+  // These may come to the whole process group; the supervisor decides what they mean.
   std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
   EventLoop loop;
   RelayProcess process(loop, config);
   if (const absl::Status status = process.Start(); !status.ok()) {
