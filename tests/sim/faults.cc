@@ -47,7 +47,7 @@ void World::SetupRelays(uint64_t seed, WorldKind kind) {
   config.double_percent = r.Percent(50) ? 0 : static_cast<int>(r.Between(5, 50));
   config.behind_percent = r.Percent(80) ? 0 : static_cast<int>(r.Between(5, 40));
   if (r.Percent(50)) config.relay_link_bytes = static_cast<size_t>(r.Between(500, 4000));
-  if (r.Percent(40)) config.relay_child_bytes = static_cast<size_t>(r.Between(2000, 20000));
+  if (r.Percent(40)) config.relay_child_bytes = static_cast<size_t>(r.Between(200, 2000));
   Trace("relays: fan-out {}, {} executors, {} faults, {} bytes for a child", config.fanout,
         config.large_island, config.relay_faults, config.relay_child_bytes);
 }
@@ -86,7 +86,7 @@ void World::CheckRelays() {
   const bool hurt = config.losses + config.cuts + config.controller_losses + config.stops +
                         config.relay_faults + config.behind_percent >
                     0;
-  if (!hurt && relays.troubles > 0 && config.relay_child_bytes > 20000)
+  if (!hurt && relays.troubles > 0)
     Broken("link", "{} relays or children got another place, though nothing was in their way",
            relays.troubles);
 }
