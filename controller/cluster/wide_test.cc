@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One event that touches very much: no turn does it all.
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
@@ -164,6 +166,84 @@ TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
   }
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
   EXPECT_THAT(actions.lines, ::testing::Not(Contains(::testing::HasSubstr("launch n"))));
+}
+
+// Many calls wait for one piece of code, which comes, or cannot be loaded.
+class LoadTest : public WideTest {
+ protected:
+  // Their results are watched with token 9.
+  void CallMany() {
+    const uint64_t code = Define(8, {0}, {}, {F32({4})});
+    std::vector<uint64_t> results;
+    for (uint64_t i = 1; i <= kWide; ++i) {
+      ASSERT_TRUE(cluster.executables().Execute(session, code, {}, {}, {i}).ok());
+      results.push_back(i);
+      Turns();
+    }
+    cluster.arrays().Watch(session, 9, results);
+    Turns();
+    actions.Take();
+  }
+  void Load(const absl::Status& status) {
+    Bounded([&] {
+      Installed(a, 8, status);
+      return true;
+    });
+    EXPECT_TRUE(actions.turn_wanted);
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  }
+  // Reports the end of all that is launched, until nothing more is. Returns how many were.
+  uint64_t EndAll() {
+    uint64_t ended = 0;
+    while (true) {
+      Turns();
+      Report report;
+      for (const std::string& line : actions.Take()) {
+        uint64_t node = 0;
+        if (std::sscanf(line.c_str(), "e1 <- launch n%" SCNu64, &node) == 1) {
+          report.finished.push_back(actions.seq.at({a, NodeId(node)}));
+        } else if (line.find("watched") != std::string::npos) {
+          watched_.push_back(line);
+        }
+      }
+      if (report.finished.empty()) return ended;
+      ended += report.finished.size();
+      cluster.fleet().OnReport(a, Incarnation(7), report);
+    }
+  }
+  std::vector<std::string> watched_;
+};
+
+TEST_F(LoadTest, ManyCallsAreToldThatTheirCodeIsThereInSeveralTurns) {
+  CallMany();
+  Load(absl::OkStatus());
+  EXPECT_EQ(EndAll(), kWide);
+  EXPECT_THAT(watched_, ::testing::ElementsAre(::testing::HasSubstr("watched 9: OK")));
+}
+
+TEST_F(LoadTest, ManyCallsFailForTheirCodeInSeveralTurns) {
+  CallMany();
+  Load(absl::InvalidArgumentError("not code"));
+  EXPECT_EQ(EndAll(), 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+  EXPECT_THAT(watched_, ::testing::ElementsAre(::testing::HasSubstr("9: INVALID_ARGUMENT")));
+}
+
+// Its executor is lost when some of them know of the code. All but those that were launched wait
+// for it anew.
+TEST_F(LoadTest, CallsWaitForTheirCodeAnewAfterALoss) {
+  CallMany();
+  Load(absl::OkStatus());
+  Lose(a);
+  Turns();
+  actions.Take();
+  const uint64_t left = cluster.inspection().counts().nodes;
+  EXPECT_GT(left, kWide / 2);
+  EXPECT_EQ(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).value(), a);
+  cluster.Tick(0);
+  EXPECT_EQ(EndAll(), 0u);
+  Load(absl::OkStatus());
+  EXPECT_EQ(EndAll(), left);
 }
 
 class FullTest : public WideTest {
