@@ -83,6 +83,7 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
   island->sequencer.RaiseLaunchIds(spec.highest_launch_id + 1);
   s.to_pump.insert(island->id);
   s.losses.UnparkAll();
+  s.memory.LookAnew();
   return known->id;
 }
 

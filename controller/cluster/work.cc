@@ -90,7 +90,8 @@ void Cluster::Work::Turn() {
 }
 
 bool Cluster::Work::AnyLeft() const {
-  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks() || s.losses.Drops();
+  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks() || s.losses.Drops() ||
+         s.memory.Looks();
 }
 
 void Cluster::Work::GoOn() {
@@ -108,6 +109,7 @@ void Cluster::Work::Do(uint64_t until) {
     if (slices_left_ > 0) break;  // islands follow in a later turn, once all have had a slice
     s.losses.GoOnDropping(until);
     s.losses.Unpark();
+    if (s.memory.Looks()) s.memory.GoOnLooking(std::min(until, s.units + kSliceUnits));
     for (const IslandId id : std::exchange(s.to_pump, {})) {
       Pump(s.islands.at(id), until);
       s.Charge(1);
