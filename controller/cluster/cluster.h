@@ -86,6 +86,7 @@ class Cluster {
   class Commands;
   class Groups;
   class Launches;
+  class LiveNodes;
   class Losses;
   class MemoryRoom;
   class Nodes;

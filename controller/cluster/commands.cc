@@ -146,7 +146,7 @@ void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
     Send(executor, std::move(command), node.session);
   }
   if (install->second.installed) return;
-  install->second.waiters.push_back({node.id, node.attempt});
+  install->second.waiters[node.session].push_back({node.id, node.attempt});
   ++node.open_installs;
 }
 

@@ -83,6 +83,7 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
   island->sequencer.RaiseLaunchIds(spec.highest_launch_id + 1);
   s.to_pump.insert(island->id);
   s.losses.UnparkAll();
+  s.memory.LookAnew();
   return known->id;
 }
 
@@ -100,22 +101,17 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
     }
     const auto install = executor.installs.find(done.executable);
     if (install == executor.installs.end()) continue;
-    const std::vector<Executor::Install::Waiter> waiters = std::move(install->second.waiters);
+    auto waiters = std::exchange(install->second.waiters, {});
     if (done.status.ok()) {
       install->second.installed = true;
-      install->second.waiters.clear();
     } else {
       executor.installs.erase(install);
     }
     s.ChargeEnds(waiters.size());
-    for (const Executor::Install::Waiter& waiter : waiters) {
-      const Node* node = s.FindNode(waiter.node);
-      if (node == nullptr) continue;
-      Told& told = s.WorkOf(node->session).told.emplace_back();
-      told.what = Told::What::kLoaded;
-      told.node = waiter.node;
-      told.attempt = waiter.attempt;
-      told.status = done.status;
+    for (auto& [session, nodes] : waiters) {
+      Loaded& loaded = s.WorkOf(session).loaded.emplace_back();
+      loaded.status = done.status;
+      loaded.waiters = std::move(nodes);
     }
   }
   for (Report::Inlined& inlined : report.inlined)

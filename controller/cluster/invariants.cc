@@ -248,6 +248,9 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
         return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id,
                      group);
       unsettled += it->second->settled() ? 0 : 1;
+      if (it->second->producer >= id)
+        return Error(absl::StatusCode::kInternal, "node {} reads what the younger node {} makes",
+                     id, it->second->producer);
     }
     if (unsettled != node->unsettled_inputs)
       return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id,

@@ -57,6 +57,7 @@ void Cluster::Fleet::IslandGivenUp(IslandId id, const absl::Status& cause) {
 }
 
 void Cluster::Losses::BeginLoss(Island& island, Executor* lost, const absl::Status& status) {
+  s.memory.LookAnew();
   std::vector<SessionId> told;
   for (const auto& [session, has] : s.holdings) {
     const auto stake = has.stakes.find(island.id);

@@ -6,6 +6,7 @@
 // oldest waiting node of an island, younger nodes that have not begun make room again.
 #include <algorithm>
 #include <cassert>
+#include <set>
 
 #include "base/planted.h"
 #include "controller/cluster/state.h"
@@ -146,36 +147,15 @@ void Cluster::MemoryRoom::CountTemporary(const Node& node, bool begins) {
   }
 }
 
-bool Cluster::MemoryRoom::HoldsMemoryOf(const Node& node, IslandId island, DeviceId device) const {
-  if (node.island == island && !node.held() && node.kind != NodeKind::kFetch) {
-    return node.has_memory() &&
-           (!device || std::any_of(node.reservations.begin(), node.reservations.end(),
-                                   [&](const Reservation& r) { return r.device == device; }));
-  }
-  // A group that the client has not given up stays when its reader has ended.
-  return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
-    const Group& group = *s.all_groups.at(id);
-    return group.island == island && group.stored == nullptr &&
-           (group.handle_refs == 0 || group.all_deleted()) &&
-           (!device || std::any_of(group.places.begin(), group.places.end(),
-                                   [&](const Place& place) { return place.device == device; }));
-  });
+bool WillBeGivenBack(const Group& group) {
+  return group.stored == nullptr && (group.handle_refs == 0 || group.all_deleted());
 }
 
-bool Cluster::MemoryRoom::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
-  return std::any_of(live.begin(), live.end(),
-                     [&](NodeId id) { return HoldsMemoryOf(*s.all_nodes.at(id), island); });
-}
-
-bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
-                                      const Island& island, const std::set<NodeId>& live) const {
+bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, NodeId before,
+                                      const Island& island) const {
   if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
   // The end of its work may let its own session free memory. Other sessions are not counted on.
-  return std::any_of(live.begin(), live.lower_bound(stuck.before), [&](NodeId id) {
-    const Node& node = *s.all_nodes.at(id);
-    return HoldsMemoryOf(node, island.id,
-                         node.session == first.session ? DeviceId() : first.device);
-  });
+  return live_->WillFree(before, first.device, island.id, first.session);
 }
 
 bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, NodeId before,
@@ -183,10 +163,9 @@ bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, NodeId be
   if (Planted(Bug::kGiveUpEarly)) return false;
   const std::vector<NodeId> running = island.sequencer.Running();
   return std::any_of(running.begin(), running.end(), [&](NodeId id) {
-    const auto node = s.all_nodes.find(id);
-    return node != s.all_nodes.end() && id < before &&
-           HoldsMemoryOf(*node->second, island.id,
-                         node->second->session == first.session ? DeviceId() : first.device);
+    const Node* const node = s.FindNode(id);
+    return node != nullptr && id < before && node->has_memory() &&
+           (node->session == first.session || ReservationOn(*node, first.device, 0) != nullptr);
   });
 }
 
@@ -197,58 +176,69 @@ void Cluster::MemoryRoom::Release(Island& island, DeviceId device, int64_t bytes
 
 void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
   if (s.losses.open_losses > 0) return;  // the work under way is about to change
-  std::optional<std::set<NodeId>> live;
-  bool judged = false;
-  for (auto& [id, island] : s.islands) {
-    const std::vector<Admission::Shortage> firsts =
-        s.IslandUp(island) ? s.admission.Firsts(id) : std::vector<Admission::Shortage>();
-    if (!island.stuck.empty()) {
-      std::set<SessionId> waiting;
-      for (const Admission::Shortage& first : firsts) waiting.insert(first.session);
-      std::erase_if(island.stuck,
-                    [&](const auto& entry) { return !waiting.contains(entry.first); });
-    }
-    s.Charge(s.admission.TakeSteps() / kShardsPerUnit);
-    if (firsts.empty()) continue;
-    if (!island.victims.empty() || MakeRoom(*s.FindNode(firsts[0].node))) continue;
-    for (const Admission::Shortage& told : firsts) {
-      // The failure of other nodes may have made room.
-      const auto first = s.admission.First(id, told.session);
-      if (!first || first->node != told.node) continue;
-      Island::Stuck& stuck = island.stuck[first->session];
-      if (stuck.more && FailsYet(first->session)) continue;
-      const uint64_t submitted = s.FindNode(first->node)->submitted;
-      const bool with_others = std::exchange(stuck.more, false) && island.moves == stuck.moves &&
-                               first->device == stuck.device && submitted <= stuck.through;
-      if (with_others) stuck.node = first->node;
-      // A node that was taken back since has a grace of its own.
-      if (stuck.node != first->node || submitted > stuck.through) {
-        stuck = {first->node,  NodeId(s.nodes.next_node),
-                 now_ms,       s.nodes.num_submitted,
-                 first->lacks, std::max<int64_t>(first->lacks / 16, 1)};
-      } else if (first->lacks <= stuck.lacks - stuck.step) {
-        stuck.since = now_ms;
-        stuck.through = s.nodes.num_submitted;
-        stuck.lacks = first->lacks;
-      }
-      if (now_ms - stuck.since < s.options.admission_grace_ms) continue;
-      bool freed = RunsBefore(*first, stuck.before, island);
-      if (!freed) {
-        // It looks at all nodes, so it runs once per call; the rest has its turn in the next call.
-        if (judged && !live) continue;
-        if (!live) live = LiveNodes();
-        judged = true;
-        freed = WillBeFreed(*first, stuck, island, *live);
-      }
-      if (freed) {
-        stuck.since = now_ms;
-        stuck.through = s.nodes.num_submitted;
-      } else {
-        FailStuck(island, *first, stuck);
-        live.reset();
-      }
-    }
+  std::vector<Due> due;
+  for (auto& [id, island] : s.islands) FindDue(island, now_ms, due);
+  Judge(std::move(due), now_ms);
+}
+
+void Cluster::MemoryRoom::FindDue(Island& island, int64_t now_ms, std::vector<Due>& due) {
+  const std::vector<Admission::Shortage> firsts =
+      s.IslandUp(island) ? s.admission.Firsts(island.id) : std::vector<Admission::Shortage>();
+  if (!island.stuck.empty()) {
+    std::set<SessionId> waiting;
+    for (const Admission::Shortage& first : firsts) waiting.insert(first.session);
+    std::erase_if(island.stuck, [&](const auto& entry) { return !waiting.contains(entry.first); });
   }
+  s.Charge(s.admission.TakeSteps() / kShardsPerUnit);
+  if (firsts.empty()) return;
+  if (!island.victims.empty() || MakeRoom(*s.FindNode(firsts[0].node))) return;
+  for (const Admission::Shortage& first : firsts) {
+    Island::Stuck& stuck = island.stuck[first.session];
+    if (stuck.more && FailsYet(first.session)) continue;
+    const uint64_t submitted = s.FindNode(first.node)->submitted;
+    stuck.more &=
+        island.moves == stuck.moves && first.device == stuck.device && submitted <= stuck.through;
+    if (stuck.more) stuck.node = first.node;
+    // A node that was taken back since has a grace of its own.
+    if (stuck.node != first.node || submitted > stuck.through) {
+      stuck = {first.node,  NodeId(s.nodes.next_node),
+               now_ms,      s.nodes.num_submitted,
+               first.lacks, std::max<int64_t>(first.lacks / 16, 1)};
+    } else if (first.lacks <= stuck.lacks - stuck.step) {
+      stuck.since = now_ms;
+      stuck.through = s.nodes.num_submitted;
+      stuck.lacks = first.lacks;
+    }
+    if (now_ms - stuck.since >= s.options.admission_grace_ms)
+      due.push_back({stuck.before, island.id, first.session});
+  }
+}
+
+void Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
+  const uint64_t until = s.units + s.options.turn_units / 2;
+  std::ranges::sort(due);
+  if (!live_ && !due.empty()) judged_up_to_ = due.back().before;
+  for (const auto& [before, id, session] : due) {
+    Island& island = s.islands.at(id);
+    Island::Stuck& stuck = island.stuck.at(session);
+    const Admission::Shortage first = *s.admission.First(id, session);
+    bool freed = RunsBefore(first, before, island);
+    // Those that are stuck with one that has failed are not judged anew.
+    if (!freed && !stuck.more) {
+      if (before > judged_up_to_ || (live_ && before < live_->next())) continue;
+      if (!live_) live_.emplace(s);
+      looks_up_to_ = before;
+      GoOnLooking(until);
+      if (looks_) return;
+      freed = WillBeFreed(first, before, island);
+    }
+    // The failure of one may make room for others, which the next tick will see.
+    if (!freed) return FailStuck(island, first, stuck);
+    stuck.more = false;
+    stuck.since = now_ms;
+    stuck.through = s.nodes.num_submitted;
+  }
+  LookAnew();
 }
 
 bool Cluster::MemoryRoom::FailsYet(SessionId session) const {
@@ -260,6 +250,7 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& f
                                     Island::Stuck& stuck) {
   const uint64_t until = s.units + s.options.turn_units / 2;
   const Held held = HeldOn(first.device);
+  stuck.more = false;
   stuck.device = first.device;
   stuck.moves = island.moves;
   for (bool begins = true;; begins = false) {
@@ -287,32 +278,6 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& f
     if (FailsYet(first.session)) break;
   }
   stuck.more = true;
-}
-
-std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
-  std::set<NodeId> live;
-  std::set<IslandId> moving;  // islands on which a waiting node may go on
-  for (size_t before = SIZE_MAX; before != live.size() + moving.size();) {
-    before = live.size() + moving.size();
-    for (const auto& [id, island] : s.islands) {
-      if (moving.contains(id) || !s.IslandUp(island)) continue;
-      if (s.admission.Firsts(id).empty() || AnotherWillFree(id, live)) moving.insert(id);
-    }
-    s.Charge(s.all_nodes.size() / 4);
-    for (const auto& [id, node] : s.all_nodes) {
-      const bool fed = std::all_of(node->reads.begin(), node->reads.end(), [&](GroupId g) {
-        const NodeId producer = s.all_groups.at(g)->producer;
-        return !producer || live.contains(producer);
-      });
-      const bool in_queue = node->state == NodeState::kQueued && node->kind != NodeKind::kFetch;
-      const bool admitted = !in_queue || s.parked.contains(id) || moving.contains(node->island);
-      const bool known = node->state != NodeState::kWaiting || node->held();
-      const bool begins = known && fed && admitted && !node->paced;
-      const bool runs = node->state == NodeState::kLaunched || node->state == NodeState::kDone;
-      if (begins || runs) live.insert(id);
-    }
-  }
-  return live;
 }
 
 }  // namespace fairway

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +13,7 @@
 
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/code_layout.h"
+#include "controller/cluster/live_nodes.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/registry.h"
 #include "scheduler/admission.h"
@@ -25,6 +26,8 @@ SharedVector<MemoryNeed> Needs(const Node& node);
 const Reservation* ReservationOn(const Node& node, DeviceId device, size_t position);
 // Adds to the credit of one of the node's reservations, which may move all of them.
 void AddCredit(Node& node, const Reservation& reservation, int64_t credit);
+// Whether the memory of the group is given back once its last reader has ended.
+bool WillBeGivenBack(const Group& group);
 
 // Counts the memory that is given back, and judges the nodes that wait for memory: makes room for
 // the oldest by taking back younger ones that have not begun, and fails one that has waited for its
@@ -52,23 +55,42 @@ class Cluster::MemoryRoom {
   // Takes some of the island's victims back, until `units` reaches `until`. Returns whether none is
   // left.
   bool TakeVictims(Island& island, uint64_t until);
-  // Fails nodes that have waited for their grace for memory that nothing under way will free.
+  // Fails nodes that have waited for their grace for memory that nothing under way will free. What
+  // is under way is found out in this tick and in turns after it; the next ticks judge by that.
   void GiveUpStuck(int64_t now_ms);
+  // Whether it has yet to find out what is under way.
+  bool Looks() const { return looks_; }
+  void GoOnLooking(uint64_t until) { looks_ = !live_->GoOn(looks_up_to_, until); }
+  // The node is in another state.
+  void Moved(NodeId node) {
+    if (live_) live_->Moved(node);
+  }
+  // An executor came or was lost: what it has found out does not hold any more.
+  void LookAnew() {
+    live_.reset();
+    looks_ = false;
+  }
   // RESOURCE_EXHAUSTED: names what the node needs, and `why` it does not get that.
   absl::Status Exhausted(const Admission::Shortage& shortage, std::string_view why) const;
 
  private:
-  // Whether the node's end may free memory on the island, or on `device` if it is given.
-  bool HoldsMemoryOf(const Node& node, IslandId island, DeviceId device = DeviceId()) const;
-  bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
+  // The first node of a session that has waited for its grace on an island.
+  struct Due {
+    NodeId before;  // Island::Stuck::before
+    IslandId island;
+    SessionId session;
+    auto operator<=>(const Due&) const = default;
+  };
+  // Takes note of the nodes that wait on the island, and of their progress. Adds those that have
+  // made none for their grace.
+  void FindDue(Island& island, int64_t now_ms, std::vector<Due>& due);
+  // Gives those of them up that nothing under way will help, or gives them another grace. Fails
+  // nodes for one of them at most.
+  void Judge(std::vector<Due> due, int64_t now_ms);
   // Whether the end of a node that was there before the wait began may free memory for it.
-  bool WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
-                   const Island& island, const std::set<NodeId>& live) const;
+  bool WillBeFreed(const Admission::Shortage& first, NodeId before, const Island& island) const;
   // The same for nodes that already run. They are few, and if one helps no search is needed.
   bool RunsBefore(const Admission::Shortage& first, NodeId before, const Island& island) const;
-  // The nodes that will end without any free by a client. All others wait for memory, directly or
-  // not.
-  std::set<NodeId> LiveNodes();
   // Fails `first` and some of the nodes that wait as long for its device, up to Node::submitted
   // `through`; the rest in later ticks.
   void FailStuck(Island& island, const Admission::Shortage& first, Island::Stuck& stuck);
@@ -79,6 +101,12 @@ class Cluster::MemoryRoom {
   Held HeldOn(DeviceId device) const;
   static std::string WhoHolds(const Held& held, SessionId asking);
 
+  // What is under way, while those that are due are judged by it: from the lowest Due::before up to
+  // `judged_up_to_`. Once it has gone beyond the `before` of one, that has to wait for the next.
+  std::optional<LiveNodes> live_;
+  NodeId judged_up_to_;
+  bool looks_ = false;  // invariant: live_ is there; it has yet to look at nodes below:
+  NodeId looks_up_to_;
   State& s;  // the state that this is a part of
 };
 

@@ -319,6 +319,49 @@ TEST_F(NeighboursTest, WhatBeganBetweenTwoThatWaitIsWaitedForByTheSecond) {
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 3: RESOURCE_EXHAUSTED")));
 }
 
+// Two copies between two islands wait for each other: each reads an array that was given up, and
+// that fills the device which the other one needs. A neighbour always computes beside them.
+TEST_F(ClusterTest, OneOfTwoThatWaitForEachOtherIsGivenUpThoughANeighbourGoesOn) {
+  Start(1024);
+  PutReady(1, 0, 200);
+  PutReady(2, 2, 200);
+  for (const uint64_t array : {1, 2}) {
+    ASSERT_TRUE(cluster.arrays()
+                    .Copy(session, {array}, {{array == 1 ? 2 : 0}}, std::nullopt,
+                          CopySemantics::kAlwaysCopy, {array + 2})
+                    .ok());
+    cluster.arrays().Watch(session, array, {array + 2});
+  }
+  ASSERT_TRUE(cluster.arrays().Delete(session, {1, 2}).ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  session = actions.Open(cluster, "neighbour");
+  const uint64_t f = Define(1, {1}, {}, {F32({4})}), g = Define(2, {3}, {}, {F32({4})});
+  uint64_t node = 5, result = 1;
+  Lines told;
+  for (int64_t now = 0; now < 6000; now += 500) {
+    for (const uint64_t code : {f, g}) {
+      ASSERT_TRUE(cluster.executables().Execute(session, code, {}, {}, {result++}).ok());
+    }
+    if (now == 0) Installed(a, 1);
+    if (now == 0) Installed(b, 2);
+    cluster.Tick(now);
+    for (; now > 0 && node + 2 < 5 + result; node += 2) {
+      End(a, node);
+      End(b, node + 1);
+    }
+    for (const std::string& line : actions.Take()) {
+      if (line.find("n3") != std::string::npos || line.find("watched") != std::string::npos)
+        told.push_back(line);
+    }
+  }
+  // The other one has begun.
+  EXPECT_THAT(told, AllOf(Contains(HasSubstr("watched 2: RESOURCE_EXHAUSTED")),
+                          Contains(HasSubstr("e2 <- receive n3"))));
+  End(b, 3);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("watched 1: OK")));
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 0);
+}
+
 TEST_F(NeighboursTest, RoomThatWorkUnderWayWillMakeIsKeptForTheOneThatWaitsLongest) {
   const uint64_t g = Define(2, {0}, {}, {F32({500})});  // 2048 of the 2816 free bytes
   ASSERT_TRUE(cluster.executables().Execute(session, g, {}, {}, {3}).ok());

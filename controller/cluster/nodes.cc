@@ -84,6 +84,7 @@ void Cluster::Nodes::Move(Node& node, NodeState to) {
     if (node.state == NodeState::kPrepared) island.prepared.erase(node.id);
   }
   node.state = to;
+  s.memory.Moved(node.id);
 }
 
 void Cluster::Nodes::Read(Node& node, GroupId group) {

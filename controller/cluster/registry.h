@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/planted.h"
 #include "base/status.h"
+#include "controller/cluster/worklist.h"
 #include "core/device.h"
 #include "graph/plan.h"
 #include "scheduler/sequencer.h"
@@ -35,11 +36,7 @@ struct Executor {
   std::map<uint64_t, Open> open;  // by seq: prepared, and not reported as ended
   struct Install {
     bool installed = false;
-    struct Waiter {
-      NodeId node;
-      uint64_t attempt = 0;  // of the node; if it differs, the node was taken back and waits anew
-    };
-    std::vector<Waiter> waiters;
+    std::map<SessionId, std::vector<Loaded::Waiter>> waiters;
   };
   std::map<ExecutableId, Install> installs;
   std::map<ExecutableId, int> dropped;  // drops before the answer to an installation came

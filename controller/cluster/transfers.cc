@@ -273,6 +273,7 @@ bool Cluster::Transfers::MayFetch(const Session& session) const {
 
 void Cluster::Transfers::SetPaced(Node& node, bool paced) {
   if (std::exchange(node.paced, paced) == paced) return;
+  s.memory.Moved(node.id);
   if (paced) {
     waiting_[node.session].insert(node.id);
   } else if (const auto waiting = waiting_.find(node.session);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One event that touches very much: no turn does it all.
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
@@ -166,6 +168,84 @@ TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
   EXPECT_THAT(actions.lines, ::testing::Not(Contains(::testing::HasSubstr("launch n"))));
 }
 
+// Many calls wait for one piece of code, which comes, or cannot be loaded.
+class LoadTest : public WideTest {
+ protected:
+  // Their results are watched with token 9.
+  void CallMany() {
+    const uint64_t code = Define(8, {0}, {}, {F32({4})});
+    std::vector<uint64_t> results;
+    for (uint64_t i = 1; i <= kWide; ++i) {
+      ASSERT_TRUE(cluster.executables().Execute(session, code, {}, {}, {i}).ok());
+      results.push_back(i);
+      Turns();
+    }
+    cluster.arrays().Watch(session, 9, results);
+    Turns();
+    actions.Take();
+  }
+  void Load(const absl::Status& status) {
+    Bounded([&] {
+      Installed(a, 8, status);
+      return true;
+    });
+    EXPECT_TRUE(actions.turn_wanted);
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  }
+  // Reports the end of all that is launched, until nothing more is. Returns how many were.
+  uint64_t EndAll() {
+    uint64_t ended = 0;
+    while (true) {
+      Turns();
+      Report report;
+      for (const std::string& line : actions.Take()) {
+        uint64_t node = 0;
+        if (std::sscanf(line.c_str(), "e1 <- launch n%" SCNu64, &node) == 1) {
+          report.finished.push_back(actions.seq.at({a, NodeId(node)}));
+        } else if (line.find("watched") != std::string::npos) {
+          watched_.push_back(line);
+        }
+      }
+      if (report.finished.empty()) return ended;
+      ended += report.finished.size();
+      cluster.fleet().OnReport(a, Incarnation(7), report);
+    }
+  }
+  std::vector<std::string> watched_;
+};
+
+TEST_F(LoadTest, ManyCallsAreToldThatTheirCodeIsThereInSeveralTurns) {
+  CallMany();
+  Load(absl::OkStatus());
+  EXPECT_EQ(EndAll(), kWide);
+  EXPECT_THAT(watched_, ::testing::ElementsAre(::testing::HasSubstr("watched 9: OK")));
+}
+
+TEST_F(LoadTest, ManyCallsFailForTheirCodeInSeveralTurns) {
+  CallMany();
+  Load(absl::InvalidArgumentError("not code"));
+  EXPECT_EQ(EndAll(), 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+  EXPECT_THAT(watched_, ::testing::ElementsAre(::testing::HasSubstr("9: INVALID_ARGUMENT")));
+}
+
+// Its executor is lost when some of them know of the code. All but those that were launched wait
+// for it anew.
+TEST_F(LoadTest, CallsWaitForTheirCodeAnewAfterALoss) {
+  CallMany();
+  Load(absl::OkStatus());
+  Lose(a);
+  Turns();
+  actions.Take();
+  const uint64_t left = cluster.inspection().counts().nodes;
+  EXPECT_GT(left, kWide / 2);
+  EXPECT_EQ(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).value(), a);
+  cluster.Tick(0);
+  EXPECT_EQ(EndAll(), 0u);
+  Load(absl::OkStatus());
+  EXPECT_EQ(EndAll(), left);
+}
+
 class FullTest : public WideTest {
  protected:
   void SetUp() override {
@@ -213,6 +293,118 @@ TEST_F(FullTest, ManyNodesWithoutMemoryFailInSeveralTurns) {
     ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   }
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+}
+
+// A chain waits for bytes that do not come. Whether its end would free memory is asked in vain.
+TEST_F(FullTest, ManyNodesAreLookedAtInSeveralTurnsBeforeOneWithoutMemoryFails) {
+  step_ = Define(8, {0}, {F32({4})}, {F32({4})});
+  const auto late =
+      cluster.arrays().Put(session, 2, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  for (uint64_t i = 2; i < 2 + kWide; ++i) {
+    ASSERT_TRUE(cluster.executables().Execute(session, step_, {i}, {}, {i + 1}).ok());
+    Turns();
+  }
+  const uint64_t large = Define(9, {4}, {}, {F32({256})});
+  ASSERT_TRUE(cluster.executables().Execute(session, large, {}, {}, {kWide + 10}).ok());
+  cluster.arrays().Watch(session, 9, {kWide + 10});
+  Turns();
+  actions.Take();
+  int64_t now = 0;
+  for (; now <= 1900; now += 100) {
+    Tick(now);
+    Turns();
+  }
+  EXPECT_THAT(actions.Take(), ::testing::IsEmpty());
+  for (; now <= 2500; now += 100) {
+    Tick(now);
+    Turns();
+  }
+  EXPECT_THAT(actions.Take(), Contains(::testing::HasSubstr("watched 9: RESOURCE_EXHAUSTED")));
+  cluster.arrays().ProvideUpload(late->upload, 0, BytesRef(Blob::Make(16)));
+  Turns();
+  Close();
+}
+
+// Each of many islands is full, and will have room once the next one has: copies go from each to
+// the next, and the arrays that they read were given up. Only the last one goes on by itself.
+TEST_F(FullTest, OneIslandWaitsForTheNextAndNoTurnGoesThroughAllOfThemForEachNode) {
+  constexpr int32_t kIslands = 100;
+  std::vector<ExecutorId> executors;
+  for (int32_t i = 0; i < kIslands; ++i) {
+    const std::string name = fmt::format("j{:03}", i);
+    executors.push_back(cluster.fleet().ExecutorUp(Worker(name, name, 1, 1024)).value());
+  }
+  session = actions.Open(cluster);
+  const ArraySpec pending{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  ASSERT_TRUE(cluster.arrays().Put(session, 1, pending, {0}).ok());
+  step_ = Define(8, {0}, {F32({4})}, {F32({4})});
+  for (uint64_t i = 1; i <= 4000; ++i) {
+    ASSERT_TRUE(cluster.executables().Execute(session, step_, {i}, {}, {i + 1}).ok());
+    Turns();
+  }
+  const auto array = [](int32_t island) { return 5000 + static_cast<uint64_t>(island); };
+  for (int32_t i = 0; i + 1 < kIslands; ++i) {
+    const auto put = cluster.arrays().Put(
+        session, array(i), {DType::kF32, Shape{{256}}, Sharding::SingleDevice(5 + i)}, {0});
+    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(1024)));
+    Turns();
+    End(executors[i], put->upload.value);
+  }
+  std::vector<uint64_t> copies;
+  for (int32_t i = 0; i + 1 < kIslands; ++i) {
+    copies.push_back(6000 + static_cast<uint64_t>(i));
+    ASSERT_TRUE(cluster.arrays()
+                    .Copy(session, {array(i)}, {{6 + i}}, std::nullopt, CopySemantics::kAlwaysCopy,
+                          {copies.back()})
+                    .ok());
+    ASSERT_TRUE(cluster.arrays().Delete(session, {array(i)}).ok());
+  }
+  Turns();
+  EXPECT_EQ(cluster.fleet().Usage().back().used, 1024);
+  actions.Take();
+  for (int64_t now = 0; now <= 10000; now += 100) {
+    Tick(now);
+    Turns();
+  }
+  EXPECT_EQ(cluster.inspection().counts().nodes, 4001u + copies.size());  // none was given up
+}
+
+// The node that holds the memory is found to wait for bytes. They come before all has been looked
+// at, so it is counted on.
+TEST_F(ShortTurnsTest, WhatGoesOnWhileNodesAreLookedAtIsCountedOn) {
+  Start(1024);
+  const auto late =
+      cluster.arrays().Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({200})});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+  RunTurns();
+  Installed(a, 1);
+  const uint64_t g = Define(2, {0}, {}, {F32({200})});
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {}, {}, {3}).ok());
+  cluster.arrays().Watch(session, 9, {3});
+  for (const int64_t now : {0, 2000}) {
+    RunTurns();
+    actions.Take();
+    cluster.Tick(now);
+  }
+  EXPECT_TRUE(actions.turn_wanted);
+  RunTurns();
+  cluster.arrays().ProvideUpload(late->upload, 0, BytesRef(Blob::Make(16)));
+  for (const int64_t now : {2100, 2200, 2300}) {
+    RunTurns();
+    cluster.Tick(now);
+  }
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ::testing::Not(Contains(::testing::HasSubstr("watched"))));
+  End(a, late->upload.value);
+  RunTurns();
+  End(a, late->upload.value + 1);
+  for (const int64_t now : {4400, 4500}) {
+    RunTurns();
+    cluster.Tick(now);
+  }
+  RunTurns();
+  EXPECT_THAT(actions.Take(), Contains(::testing::HasSubstr("watched 9: RESOURCE_EXHAUSTED")));
 }
 
 }  // namespace

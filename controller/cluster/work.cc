@@ -19,7 +19,8 @@
 
 namespace fairway {
 namespace {
-constexpr uint64_t kEndingUnits = 32;  // of an ending, between two looks at the unit count
+// Of an ending, and for those that wait for code, between two looks at the unit count.
+constexpr uint64_t kEndingUnits = 32, kLoadedUnits = 32;
 }  // namespace
 
 Worklist::Worklist() = default;
@@ -89,7 +90,8 @@ void Cluster::Work::Turn() {
 }
 
 bool Cluster::Work::AnyLeft() const {
-  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks() || s.losses.Drops();
+  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks() || s.losses.Drops() ||
+         s.memory.Looks();
 }
 
 void Cluster::Work::GoOn() {
@@ -107,6 +109,7 @@ void Cluster::Work::Do(uint64_t until) {
     if (slices_left_ > 0) break;  // islands follow in a later turn, once all have had a slice
     s.losses.GoOnDropping(until);
     s.losses.Unpark();
+    if (s.memory.Looks()) s.memory.GoOnLooking(std::min(until, s.units + kSliceUnits));
     for (const IslandId id : std::exchange(s.to_pump, {})) {
       Pump(s.islands.at(id), until);
       s.Charge(1);
@@ -143,10 +146,12 @@ void Cluster::Work::DoItem(SessionId session, Worklist& list) {
     const NodeId id = list.held.front();
     list.held.pop_front();
     if (s.parked.erase(id) > 0) s.nodes.Submit(*s.FindNode(id));
+  } else if (!list.loaded.empty()) {
+    if (TellLoaded(list.loaded.front())) list.loaded.pop_front();
   } else if (!list.told.empty()) {
     Told told = std::move(list.told.front());
     list.told.pop_front();
-    told.what == Told::What::kLoaded ? TellLoaded(told) : TellEnded(std::move(told));
+    TellEnded(std::move(told));
   } else if (!list.settled.empty()) {
     if (s.groups.TellWaiters(list.settled.front())) list.settled.pop_front();
   } else if (!list.ended_inputs.empty()) {
@@ -168,17 +173,24 @@ void Cluster::Work::DoItem(SessionId session, Worklist& list) {
   }
 }
 
-void Cluster::Work::TellLoaded(const Told& told) {
-  Node* node = s.FindNode(told.node);
-  if (node == nullptr) return;
-  if (node->attempt != told.attempt && !Planted(Bug::kLoadedForAnother)) return;
-  if (told.status.ok()) {
-    --node->open_installs;
-    s.launches.MaybeArrived(*node);
-  } else {
-    s.nodes.Fail(*node, Annotate(told.status, node->name + ": loading on " + s.Where(node->island)),
-                 told.node);
+bool Cluster::Work::TellLoaded(Loaded& loaded) {
+  const uint64_t until = s.units + std::min(kLoadedUnits, s.options.turn_units);
+  while (s.units < until && loaded.num_told < loaded.waiters.size()) {
+    s.Charge(1);
+    const Loaded::Waiter& waiter = loaded.waiters[loaded.num_told++];
+    Node* const node = s.FindNode(waiter.node);
+    if (node == nullptr) continue;
+    if (node->attempt != waiter.attempt && !Planted(Bug::kLoadedForAnother)) continue;
+    if (loaded.status.ok()) {
+      --node->open_installs;
+      s.launches.MaybeArrived(*node);
+    } else {
+      s.nodes.Fail(*node,
+                   Annotate(loaded.status, node->name + ": loading on " + s.Where(node->island)),
+                   waiter.node);
+    }
   }
+  return loaded.num_told == loaded.waiters.size();
 }
 
 void Cluster::Work::TellEnded(Told told) {

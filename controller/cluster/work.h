@@ -44,7 +44,8 @@ class Cluster::Work {
   void Do(uint64_t until);
   // One slice of the session, which ends with the turn at the latest.
   void DoSlice(SessionId session, uint64_t turn_ends);
-  void TellLoaded(const Told& told);
+  // Tells some of those that wait for code. Returns whether all have been told.
+  bool TellLoaded(Loaded& loaded);
   void TellEnded(Told told);
   // Gives up some more of what an ended session held.
   void GoOnClosing(Worklist& list);

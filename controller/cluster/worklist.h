@@ -9,6 +9,7 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_WORKLIST_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_WORKLIST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -45,16 +46,25 @@ struct FailedOutput {
   size_t participant = 0;  // the node's participant that reports it
 };
 
-// An executor's message about a node.
+// An executor's message that it has loaded code, or could not: to the nodes of a session that wait
+// for it.
+struct Loaded {
+  struct Waiter {
+    NodeId node;
+    uint64_t attempt = 0;  // of the node; if it differs, the node was taken back and waits anew
+  };
+  absl::Status status;
+  std::vector<Waiter> waiters;
+  size_t num_told = 0;  // the first ones
+};
+
+// An executor's message that a node has ended.
 struct Told {
-  enum class What : uint8_t { kLoaded, kEnded };
-  What what = What::kEnded;
   NodeId node;
   absl::Status status;
-  // The node's attempt when it began to wait, or when its end was reported. Each registration of an
-  // executor counts `seq` anew, so these alone may be those of a later attempt.
+  // The node's attempt when its end was reported. Each registration of an executor counts `seq`
+  // anew, so these alone may be those of a later attempt.
   uint64_t attempt = 0;
-  // kEnded: the executor that reports it.
   ExecutorId executor;
   size_t participant = 0;
   uint64_t seq = 0;
@@ -128,8 +138,8 @@ class ValueRequest : public LongRequest {
   size_t pieces = 0;  // of this value and those before it
 };
 
-// The work left for one session, in the order in which it is done. `told` may add to `settled`, and
-// that to `ended_inputs`.
+// The work left for one session, in the order in which it is done. `loaded` and `told` may add to
+// `settled`, and that to `ended_inputs`.
 struct Worklist {
   Worklist();
   ~Worklist();
@@ -138,6 +148,7 @@ struct Worklist {
   std::list<std::unique_ptr<Ending>> endings;
   std::deque<Loss> losses;
   std::deque<NodeId> held;  // parked receives, until the losses have been told
+  std::list<Loaded> loaded;
   std::deque<Told> told;
   std::deque<GroupId> settled;  // groups whose waiters have not been told
   // Groups whose producers were launched, of which their waiters have not been told.
@@ -152,8 +163,8 @@ struct Worklist {
 
   // Whether some consequence of past events is left to do.
   bool follows() const {
-    return !endings.empty() || !told.empty() || !settled.empty() || !ended_inputs.empty() ||
-           !launched.empty();
+    return !endings.empty() || !loaded.empty() || !told.empty() || !settled.empty() ||
+           !ended_inputs.empty() || !launched.empty();
   }
   // Whether the session takes no operation: one is not over, or a loss has yet to be told.
   bool busy() const {
