@@ -142,6 +142,7 @@ void RelayHost::OnEnd(Wire& wire) {
     ++task_;
     if (core_->version() > 0) world_.Count("relay lost");
     core_->Stop();
+    Bury(std::move(parent_));
     Dial();
   });
 }
@@ -200,6 +201,7 @@ void RelayHost::OnTask(const v1::RelayTask& task) {
   if (!task.children().empty())
     world_.Count(task.parent().empty() ? "relay of the controller" : "relay below a relay");
   const absl::Status status = core_->OnTask(task, controller_.get(), world_.Time());
+  if (core_->parent().empty()) Bury(std::move(parent_));
   if (!status.ok()) world_.Broken("link", "a task of {}: {}", host_.worker(), Describe(status));
   Check();
 }
