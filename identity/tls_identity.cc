@@ -250,10 +250,10 @@ void TlsIdentity::TakeChanges() {
   if (looks == seen_ && fault_.empty()) return;
   seen_ = std::move(looks);
   auto fresh = LoadFiles(files_, role_);
-  // A fault may pass by itself: a certificate may become valid later.
-  const std::string before = std::exchange(fault_, Text(fresh.status()));
-  if (!fresh.ok()) {
-    if (fault_ != before) spdlog::error("TLS: the files before stay in use: {}", fault_);
+  if (!fresh.ok()) {  // which may pass by itself: a certificate may become valid later
+    std::string fault = Text(fresh.status());
+    if (fault != fault_) spdlog::error("TLS: the files before stay in use: {}", fault);
+    fault_ = std::move(fault);
     return;
   }
   fault_.clear();
