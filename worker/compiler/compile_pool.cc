@@ -168,29 +168,33 @@ class CompilePool::Loop {
                                           [](const Process& p) { return p.job.has_value(); }));
   }
 
-  // Gives programs to free processes.
+  // Gives programs to free processes, until none is free or no program waits. Sends nothing: a
+  // process that answered here would be free again while programs wait.
   void Assign() {
-    for (Process& process : processes_) {
+    for (auto it = processes_.begin(); it != processes_.end();) {
       if (queue_.empty() || Busy() >= options_.parallel) return;
-      if (!process.idle()) continue;
-      Job job = std::move(queue_.front());
-      queue_.pop_front();
-      v1::CompileRequest request;
-      request.set_id(kProgramId);
-      request.set_program(std::move(job.program));
-      *request.mutable_options() = std::move(job.options);
-      request.set_deadline_ms(job.limit.count());
-      process.job = std::move(job);
-      auto frame = FrameOf(request);
-      if (!frame.ok()) {
-        Finish(process, frame.status());
-        continue;
+      if (it->idle()) {
+        Give(*it);
+      } else {
+        ++it;
       }
-      process.out = *std::move(frame);
-      process.sent = 0;
-      Exchange(process);
     }
-    Clear();
+  }
+
+  // Gives the first waiting program to `process`, which stays free if the program is too long.
+  void Give(Process& process) {
+    Job job = std::move(queue_.front());
+    queue_.pop_front();
+    v1::CompileRequest request;
+    request.set_id(kProgramId);
+    request.set_program(std::move(job.program));
+    *request.mutable_options() = std::move(job.options);
+    request.set_deadline_ms(job.limit.count());
+    process.job = std::move(job);
+    auto frame = FrameOf(request);
+    if (!frame.ok()) return Finish(process, frame.status());
+    process.out = *std::move(frame);
+    process.sent = 0;
   }
 
   // Starts processes for waiting programs, and keeps options_.warm of them ready.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -251,6 +252,26 @@ TEST(CompilePoolTest, NoMoreThanTheBoundAreCompiledAtATime) {
   EXPECT_NE(Text(answer.status()).find("did not begin"), std::string::npos) << answer.status();
   EXPECT_EQ(hanging.Get().status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(behind.Get().ok());
+}
+
+// On one processor a process often answers before the pool looks for other free processes.
+TEST(CompilePoolTest, AnAnswerThatComesAtOnceLeavesNoProgramWaiting) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  CompilePool::Options options = PoolOf("told");
+  options.told = true;
+  options.target.set_config("a GPU");
+  options.parallel = 1;
+  options.programs = 100;
+  auto pool = Start(std::move(options));
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+  std::vector<Awaited<Answer>> answers(1000);
+  for (auto& answer : answers) pool->Compile("quick", {}, milliseconds(0), answer.Callback());
+  for (auto& answer : answers) ASSERT_TRUE(answer.Get().ok());
 }
 
 TEST(CompilePoolTest, TheLimitOfCpuTimeHolds) {
