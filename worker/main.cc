@@ -318,6 +318,10 @@ void FollowParent(const WorkerFlags& flags) {
 
 int RunExecutorRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   FollowParent(flags);
+  // Plugins of CUDA may execute the assembler.
+  if (const std::string refused = WallExecutor(/*executes=*/CompilesForTarget(flags));
+      !refused.empty())
+    spdlog::warn("the system refuses to confine the executor in these ways: {}", refused);
   const auto open = Open(flags, pjrt);
   if (const int* code = std::get_if<int>(&open)) return *code;
   ExecutorConfig config;
@@ -381,12 +385,16 @@ int RunCompilerRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
     if (flags.tune_on_gpu) FAIRWAY_RETURN_IF_ERROR(ShowGpus(flags, shown).status());
     return MakeWarmPjrtCompiler(shown, target);
   };
+  const std::vector<std::string> assemblers =
+      CompilesForTarget(flags) ? AssemblersOf(flags.plugin) : std::vector<std::string>();
+  FileRights files = FilesToCompile(pjrt.plugin_path, assemblers);
+  // A client of the plugin opens the GPU's device files, and more of the system's than is known.
+  if (flags.tune_on_gpu) files.read = files.write = {"/"};
   return RunCompilerProcess({.told = CompilesForTarget(flags),
                              .make = make,
                              .limits = LimitsOf(flags),
                              .programs = flags.compile_programs,
-                             .assemblers = CompilesForTarget(flags) ? AssemblersOf(flags.plugin)
-                                                                    : std::vector<std::string>()});
+                             .files = std::move(files)});
 }
 
 int Main(int argc, char** argv) {

@@ -2,6 +2,7 @@
 """A plugin without nvJitLink executes the assembler: that file, and nothing else."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import re
@@ -150,6 +151,15 @@ def test_an_assembler_that_is_stuck_ends_at_the_compile_limit(without_nvjitlink,
                         found.append(int(process.name))
         return found
 
+    def replaced():
+        """Writes another program into the file, which for Landlock stays the same. False: it is executed."""
+        try:
+            assembler.write_bytes(WAITS)
+        except OSError as error:
+            assert error.errno == errno.ETXTBSY
+            return False
+        return True
+
     environment = {"LD_LIBRARY_PATH": str(DRIVER), "TMPDIR": str(tmp_path), "FAIRWAY_DRIVER_GPUS": "1",
                    "FAIRWAY_COMPILE_LIMIT": "5s"}
     with Cluster(islands=1, devices=1, flags=["--plugin-kind=cuda", f"--plugin={without_nvjitlink}"],
@@ -166,8 +176,7 @@ except jax.errors.JaxRuntimeError as error:
     print(str(error).replace(chr(10), " "), flush=True)
 """)
         assert process.stdout.readline() == "compiled\n"
-        wait_for(lambda: not stuck(), "no assembler to be at work")
-        assembler.write_bytes(WAITS)  # for Landlock it is the same file
+        wait_for(replaced, "no assembler to be at work")
         process.stdin.write("\n")
         process.stdin.flush()
         # Others may hang in the compilations with which compile processes start.

@@ -279,6 +279,8 @@ def test_code_of_another_plugin_has_another_identity(tmp_path):
     stand_in = BIN.parent / "tests/fairway_stand_in_gpu.so"
     other = tmp_path / "plugin.so"
     other.write_bytes(stand_in.read_bytes() + b"\0")
+    cpu = "stand_in_cpu_plugin.so"  # it opens this plugin, which lies elsewhere
+    (tmp_path / cpu).symlink_to((stand_in.parent / cpu).resolve())
     identities = set()
     for plugin in (stand_in, other, stand_in):
         with CompileProcess(plugin, TARGET) as process:

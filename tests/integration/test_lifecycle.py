@@ -2,6 +2,7 @@
 """Faults of the cluster's own processes, without clients."""
 
 import os
+import pathlib
 import resource
 import signal
 import subprocess
@@ -51,6 +52,27 @@ def test_the_processes_take_the_hard_limit_of_open_files(new_cluster):
     pids = [controller_pid(cluster), pid_of(cluster, "w0", "supervisor"),
             pid_of(cluster, "w0", "executor")]
     assert [resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids] == [(hard, hard)] * 3
+
+
+def test_executors_and_compile_processes_are_walled_in(new_cluster):
+    cluster = new_cluster(1, 1)
+    supervisor = pid_of(cluster, "w0", "supervisor")
+    for name in ("executor", "compiler"):
+        pid = wait_for(lambda: walled(supervisor, name), f"the {name} behind its walls")
+        assert resource.prlimit(pid, resource.RLIMIT_CORE) == (0, 0)
+    assert "refuses to confine" not in cluster.logs()
+
+
+def walled(supervisor, name):
+    """The child of that role that has given up new privileges and has a filter of system calls."""
+    for task in pathlib.Path(f"/proc/{supervisor}/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            process = pathlib.Path(f"/proc/{pid}")
+            if f"--role={name}" in (process / "cmdline").read_text().split("\0"):
+                status = (process / "status").read_text()
+                if "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status:
+                    return pid
+    return None
 
 
 def test_a_killed_executor_is_reported_with_its_signal_and_comes_back(new_cluster):

@@ -223,7 +223,9 @@ TEST(CompilePoolTest, WhatAProcessHasStartedEndsWithIt) {
            });
   };
   const std::string path = testing::TempDir() + fmt::format("spawned-{}", getpid());
-  auto pool = Start("unruly");
+  CompilePool::Options options = PoolOf("unruly");
+  options.argv.push_back(testing::TempDir());
+  auto pool = Start(std::move(options));
   Awaited<Answer> limited, cancelled;
   pool->Compile("spawn " + path, {}, milliseconds(2000), limited.Callback());
   EXPECT_EQ(limited.Get().status().code(), absl::StatusCode::kDeadlineExceeded);
@@ -316,6 +318,34 @@ TEST(CompilePoolTest, ProcessesAreConfined) {
   ASSERT_TRUE(answer.ok()) << answer.status();
   for (const char* line : {"socket: possible", "execute: possible", "leave the group: possible"})
     EXPECT_NE(answer->code.find(line), std::string::npos) << "the probe cannot tell " << line;
+}
+
+// A child that a program has taken over is of the same user as the keys of its worker.
+TEST(CompilePoolTest, AProcessReadsAndWritesNoFilesOfItsUser) {
+  const std::string token = testing::TempDir() + fmt::format("token-{}", getpid());
+  const std::string made = token + "-made";
+  std::ofstream(token) << "fw_secret";
+  chmod(token.c_str(), 0600);
+  const std::string environment = fmt::format("read /proc/{}/environ", getpid());
+  const auto read = [](CompilePool& pool, const std::string& program) {
+    const Answer answer = Compile(pool, program);
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    return answer.ok() ? answer->code : "no answer";
+  };
+  auto pool = Start("unruly");
+  EXPECT_EQ(read(*pool, "read " + token), "");
+  EXPECT_EQ(read(*pool, environment), "");
+  EXPECT_NE(read(*pool, "read /proc/self/status"), "");
+  read(*pool, "write " + made);
+  EXPECT_FALSE(std::filesystem::exists(made));
+
+  auto open = Start("unsealed");
+  EXPECT_EQ(read(*open, "read " + token), "fw_secret");
+  EXPECT_NE(read(*open, environment), "");
+  read(*open, "write " + made);
+  EXPECT_TRUE(std::filesystem::exists(made));
+  unlink(token.c_str());
+  unlink(made.c_str());
 }
 
 // Returns what a process that may execute the assembler can execute, by "execute" of the test's
@@ -427,6 +457,7 @@ TEST(CompilePoolTest, WhileNoOtherProcessComesUpProgramsWaitForThoseThereAre) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   CompilePool::Options options = PoolOf("only-first");
   options.argv.push_back(base);
+  options.argv.push_back(testing::TempDir());
   options.parallel = 1;
   options.warm = 1;
   options.programs = 2;

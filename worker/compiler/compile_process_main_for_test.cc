@@ -186,6 +186,8 @@ class UnrulyCompiler final : public Compiler {
     CompileResult result;
     result.code = program == "probe" ? Probe() : program == "target" ? target_ : program;
     if (program.starts_with("execute ")) result.code = ProbeOfExecution(program.substr(8));
+    if (program.starts_with("read ")) result.code = Contents(program.c_str() + 5);
+    if (program.starts_with("write ")) std::ofstream(program.substr(6)) << "written";
     result.checksum = Sha256Hex(program == "corrupt" ? "other bytes" : result.code);
     return result;
   }
@@ -213,10 +215,16 @@ int Supervise(const char* self) {
   while (true) pause();
 }
 
-int Unruly(int programs, bool sealed) {
+// `writable`: a folder for tests, or null.
+int Unruly(int programs, bool sealed, const char* writable = nullptr) {
   fairway::UnrulyCompiler compiler;
   std::optional<fairway::Seal> seal;
-  if (sealed) seal.emplace(kLimits, fairway::LeaveNetwork());
+  if (sealed) {
+    fairway::FileRights files = fairway::FilesToCompile("", {});
+    if (writable != nullptr) files.write.push_back(writable);
+    const bool left_network = fairway::LeaveNetwork();
+    seal.emplace(kLimits, left_network, fairway::ConfineFiles(files));
+  }
   return fairway::ServeCompiler(fairway::kCompileLinkFd, &compiler, programs,
                                 sealed ? &*seal : nullptr);
 }
@@ -224,10 +232,9 @@ int Unruly(int programs, bool sealed) {
 // A compile process that may execute the assembler `file`; `alone`: no other program.
 int WithAssembler(const char* file, bool alone) {
   const bool left_network = fairway::LeaveNetwork();
-  if (alone && !fairway::ExecuteOnly({file})) return 1;
+  if (alone && !fairway::ConfineFiles(fairway::FilesToCompile("", {file}))) return 1;
   fairway::UnrulyCompiler compiler;
-  const fairway::Seal seal(kLimits, left_network,
-                           alone ? fairway::Execution::kAssembler : fairway::Execution::kAny);
+  const fairway::Seal seal(kLimits, left_network, alone, fairway::Execution::kAssembler);
   return fairway::ServeCompiler(fairway::kCompileLinkFd, &compiler, 1, &seal);
 }
 
@@ -237,9 +244,10 @@ int main(int argc, char** argv) {
   if (role == "assembler-alone") return WithAssembler(argv[2], /*alone=*/true);
   if (role == "assembler-and-more") return WithAssembler(argv[2], /*alone=*/false);
   if (role == "supervise") return Supervise(argv[0]);
-  if (role == "unruly") return Unruly(1, /*sealed=*/true);
+  if (role == "unruly") return Unruly(1, /*sealed=*/true, argc > 2 ? argv[2] : nullptr);
   if (role == "unruly-long") return Unruly(3, /*sealed=*/true);
-  if (role == "only-first") return mkdir(argv[2], 0700) == 0 ? Unruly(3, /*sealed=*/true) : 1;
+  if (role == "only-first")
+    return mkdir(argv[2], 0700) == 0 ? Unruly(3, /*sealed=*/true, argv[3]) : 1;
   if (role == "unsealed") return Unruly(1, /*sealed=*/false);
   if (role == "told") {
     return fairway::RunCompilerProcess({.told = true,
@@ -249,12 +257,14 @@ int main(int argc, char** argv) {
                                                   target.config());
                                             },
                                         .limits = kLimits,
-                                        .programs = 100});
+                                        .programs = 100,
+                                        .files = fairway::FilesToCompile("", {})});
   }
   fairway::PjrtConfig config;
   config.plugin_path = role;
   config.num_devices = 4;
   return fairway::RunCompilerProcess(
       {.make = [&](const auto&) { return fairway::MakeWarmPjrtCompiler(config); },
-       .limits = kLimits});
+       .limits = kLimits,
+       .files = fairway::FilesToCompile(config.plugin_path, {})});
 }

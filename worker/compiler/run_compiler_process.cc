@@ -8,8 +8,8 @@ namespace fairway {
 
 int RunCompilerProcess(const CompilerProcess& config) {
   const bool left_network = LeaveNetwork();
-  // Threads that the compiler starts inherit this restriction; a later call would not reach them.
-  const bool confined = !config.assemblers.empty() && ExecuteOnly(config.assemblers);
+  // Threads that the compiler starts inherit this wall; a later call would not reach them.
+  const bool confined = ConfineFiles(config.files);
   v1::CompileRequest first;
   if (config.told) {
     const auto frame = ReadFrame(config.fd);
@@ -21,11 +21,9 @@ int RunCompilerProcess(const CompilerProcess& config) {
     spdlog::error("{}", Describe(status));
     return ServeCompiler(config.fd, status, config.programs, nullptr);
   }
-  const bool executes = !config.assemblers.empty() && !HasNvJitLink();
-  const Execution execution = !executes  ? Execution::kNone
-                              : confined ? Execution::kAssembler
-                                         : Execution::kAny;
-  const Seal seal(config.limits, left_network, execution);
+  const bool executes = !config.files.execute.empty() && !HasNvJitLink();
+  const Seal seal(config.limits, left_network, confined,
+                  executes ? Execution::kAssembler : Execution::kNone);
   return ServeCompiler(config.fd, compiler->get(), config.programs, &seal);
 }
 

@@ -23,8 +23,8 @@ struct CompilerProcess {
   CompilerMaker make;
   CompileLimits limits;
   int programs = 1;  // programs that it compiles, at most
-  // The programs that compiling may execute, if any: AssemblersOf the plugin. Empty: none.
-  std::vector<std::string> assemblers = {};
+  // The files that it may open from the start on: FilesToCompile.
+  FileRights files;
 };
 
 // The main function of a compile process: makes its compiler, confines itself and serves the link.

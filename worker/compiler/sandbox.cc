@@ -2,9 +2,7 @@
 #include "worker/compiler/sandbox.h"
 
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
-#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -32,86 +30,36 @@
 namespace fairway {
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
-constexpr char kLoader[] = "/lib64/ld-linux-x86-64.so.2";
-#elif defined(__aarch64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
-constexpr char kLoader[] = "/lib/ld-linux-aarch64.so.1";
-#else
-constexpr uint32_t kArchitecture = 0;
-constexpr char kLoader[] = "/lib/ld.so";
-#endif
-constexpr uint32_t kX32Bit = 0x40000000;  // x86-64's second table of system calls
-
-// System calls that neither decoding nor compiling needs, and that could reach other processes.
-constexpr uint32_t kDenied[] = {
+// System calls that neither decoding nor compiling makes, beside the administrative ones: they
+// would reach the network and other processes.
+constexpr uint32_t kRefused[] = {
     __NR_socket,
     __NR_connect,
     __NR_bind,
     __NR_listen,
     __NR_accept,
     __NR_accept4,
-    __NR_execveat,
     __NR_setpgid,
     __NR_setsid,
     __NR_tkill,
     __NR_rt_sigqueueinfo,
     __NR_rt_tgsigqueueinfo,
-    __NR_ptrace,
-    __NR_process_vm_readv,
-    __NR_process_vm_writev,
     __NR_pidfd_send_signal,
-    __NR_pidfd_getfd,
-    __NR_io_uring_setup,
-    __NR_mount,
-    __NR_umount2,
-    __NR_unshare,
-    __NR_setns,
-    __NR_bpf,
-    __NR_perf_event_open,
-    __NR_keyctl,
-    __NR_add_key,
-    __NR_request_key,
-    __NR_init_module,
-    __NR_finit_module,
-    __NR_kexec_load,
-    __NR_reboot,
-    __NR_swapon,
-    __NR_open_by_handle_at,
     __NR_setrlimit,
-    __NR_chroot,
-    __NR_pivot_root,
-    __NR_quotactl,
-    __NR_acct,
-    __NR_settimeofday,
 };
 
 // A process that leads a group, like those of CompilePool, ends together with its children.
 bool LeadsGroup() { return getpgrp() == getpid(); }
 
 std::vector<sock_filter> Filter(Execution execution) {
-  constexpr uint32_t kNumber = offsetof(seccomp_data, nr);
-  constexpr uint32_t kArch = offsetof(seccomp_data, arch);
   constexpr uint32_t kNewLimit = offsetof(seccomp_data, args) + 2 * sizeof(uint64_t);
   const sock_filter deny = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
   const sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  std::vector<sock_filter> out = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kArch),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
-      deny,
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber),
-      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1),
-      deny,
-  };
-  for (const uint32_t number : kDenied) {
-    out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
-    out.push_back(deny);
-  }
-  if (execution == Execution::kNone) {
-    out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execve, 0, 1));
-    out.push_back(deny);
-  }
+  const std::span<const uint32_t> administrative = AdministrativeCalls();
+  std::vector<uint32_t> refused(administrative.begin(), administrative.end());
+  refused.insert(refused.end(), std::begin(kRefused), std::end(kRefused));
+  if (execution == Execution::kNone) refused.push_back(__NR_execve);
+  std::vector<sock_filter> out = RefuseCalls(refused);
   // kill(): only its own group, if it leads one.
   const uint8_t own_group = LeadsGroup() ? 1 : 0;
   constexpr uint32_t kProcess = offsetof(seccomp_data, args);
@@ -138,13 +86,6 @@ std::vector<sock_filter> Filter(Execution execution) {
   out.push_back(deny);
   out.push_back(allow);
   return out;
-}
-
-bool FilterSystemCalls(Execution execution) {
-  if (kArchitecture == 0) return false;
-  std::vector<sock_filter> filter = Filter(execution);
-  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
 bool SetLimit(__rlimit_resource resource, rlim_t soft, rlim_t hard) {
@@ -210,27 +151,58 @@ std::vector<std::string> AssemblersOf(const std::string& plugin) {
   return found;
 }
 
-bool ExecuteOnly(const std::vector<std::string>& programs) {
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-  landlock_ruleset_attr attributes{};
-  attributes.handled_access_fs = LANDLOCK_ACCESS_FS_EXECUTE;
-  const int rules =
-      static_cast<int>(syscall(__NR_landlock_create_ruleset, &attributes, sizeof attributes, 0));
-  if (rules < 0) return false;
-  const auto permit = [rules](const std::string& file) {
-    landlock_path_beneath_attr rule{};
-    rule.allowed_access = LANDLOCK_ACCESS_FS_EXECUTE;
-    rule.parent_fd = open(file.c_str(), O_PATH | O_CLOEXEC);
-    if (rule.parent_fd < 0) return false;
-    const bool added =
-        syscall(__NR_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
-    close(rule.parent_fd);
-    return added;
-  };
-  const bool done = std::all_of(programs.begin(), programs.end(), permit) && permit(kLoader) &&
-                    syscall(__NR_landlock_restrict_self, rules, 0) == 0;
-  close(rules);
-  return done;
+FileRights FilesToCompile(const std::string& plugin, const std::vector<std::string>& assemblers) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  FileRights out;
+  // Libraries, and what they ask the system: its processors, its memory, the time zone.
+  out.read = {"/usr",
+              "/lib",
+              "/lib64",
+              "/etc/ld.so.cache",
+              "/etc/localtime",
+              "/proc/self",
+              "/proc/cpuinfo",
+              "/proc/meminfo",
+              "/proc/stat",
+              "/proc/sys",
+              "/sys/devices/system",
+              "/sys/fs/cgroup",
+              "/sys/kernel/mm",
+              "/dev/zero",
+              "/dev/urandom",
+              "/opt/cuda"};
+  out.write = {"/dev/null"};
+  out.execute = assemblers;
+  const fs::path self = fs::read_symlink("/proc/self/exe", none);
+  out.read.push_back(self.parent_path());
+  out.read.push_back(self.parent_path() / "../lib");
+  if (!plugin.empty()) {
+    // XLA reads its library of functions for GPUs from the packages beside the plugin. Some
+    // installers make links to files elsewhere, which count where they are.
+    const fs::path folder = fs::weakly_canonical(plugin, none).parent_path();
+    for (const char* packages : {"", "../nvidia", "../../nvidia"}) {
+      out.read.push_back(folder / packages);
+      for (const auto& file : fs::recursive_directory_iterator(folder / packages, none)) {
+        if (file.is_symlink(none)) out.read.push_back(file.path());
+      }
+    }
+  }
+  const char* libraries = std::getenv("LD_LIBRARY_PATH");
+  std::istringstream folders(libraries == nullptr ? "" : libraries);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (!folder.empty()) out.read.push_back(folder);
+  }
+  if (!assemblers.empty()) out.write.push_back(fs::temp_directory_path(none));
+  // An operator may ask XLA to write what it does.
+  constexpr std::string_view kDump = "--xla_dump_to=";
+  const char* flags = std::getenv("XLA_FLAGS");
+  const std::string_view asked = flags == nullptr ? "" : flags;
+  if (const size_t at = asked.find(kDump); at != asked.npos) {
+    const std::string_view folder = asked.substr(at + kDump.size());
+    out.write.emplace_back(folder.substr(0, folder.find(' ')));
+  }
+  return out;
 }
 
 bool HasNvJitLink() {
@@ -241,7 +213,7 @@ bool HasNvJitLink() {
   return false;
 }
 
-Seal::Seal(const CompileLimits& limits, bool left_network, Execution execution)
+Seal::Seal(const CompileLimits& limits, bool left_network, bool confined, Execution execution)
     : limits_(limits), cpu_(CpuUsed()), memory_(WritableBytes()) {
   const auto demand = [&](bool done, std::string_view what) {
     if (!done) refused_ += fmt::format("{}{}", refused_.empty() ? "" : ", ", what);
@@ -258,10 +230,11 @@ Seal::Seal(const CompileLimits& limits, bool left_network, Execution execution)
   }
   std::set_new_handler(OutOfMemory);
   demand(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
-  const bool filtered = FilterSystemCalls(execution);
+  const bool filtered = FilterCalls(Filter(execution));
   demand(filtered, "system call filter");
   if (!filtered) demand(left_network, "no network");
-  demand(execution != Execution::kAny, "no other programs than the assembler (Landlock)");
+  demand(confined, execution == Execution::kNone ? "no other files (Landlock)"
+                                                 : "no other files and programs (Landlock)");
 }
 
 bool Seal::Used() const {

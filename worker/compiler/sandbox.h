@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/process/walls.h"
+
 namespace fairway {
 
 // For each process. A process that has used a tenth of them gets no further program.
@@ -36,10 +38,11 @@ bool LeaveNetwork();
 // there is none.
 std::vector<std::string> AssemblersOf(const std::string& plugin);
 
-// Call it as early as LeaveNetwork. From then on the process and its children execute no files but
-// `programs` (and the dynamic loader, which the kernel executes for them). Returns whether the
-// system supports that (Landlock).
-bool ExecuteOnly(const std::vector<std::string>& programs);
+// Returns the files that compiling with `plugin` needs (ConfineFiles): system libraries, those of
+// the plugin and of its packages, what the system says of its processors. Nothing in the worker's
+// folders of keys and data. XLA gives an assembler temporary files, so with one the folder of
+// temporary files may be written. `plugin` may be empty.
+FileRights FilesToCompile(const std::string& plugin, const std::vector<std::string>& assemblers);
 
 // Returns whether the process has opened nvJitLink, which compiles within the process in place of
 // the assembler.
@@ -48,8 +51,7 @@ bool HasNvJitLink();
 // What a sealed compile process may execute.
 enum class Execution {
   kNone,
-  kAssembler,  // ExecuteOnly is in force
-  kAny,        // the assembler is needed, and the system cannot permit only that
+  kAssembler,  // what ConfineFiles permits
 };
 
 // Make it before the process reads the first untrusted byte. From then on: no new privileges, no
@@ -58,7 +60,9 @@ enum class Execution {
 // administrative). A failed operator new ends the process with kExitOutOfMemory.
 class Seal {
  public:
-  Seal(const CompileLimits& limits, bool left_network, Execution execution = Execution::kNone);
+  // `left_network`, `confined`: what LeaveNetwork and ConfineFiles returned.
+  Seal(const CompileLimits& limits, bool left_network, bool confined,
+       Execution execution = Execution::kNone);
   // What the system refused, in words; empty: everything is in force.
   const std::string& refused() const { return refused_; }
   // Returns whether a tenth of a limit has been used since; then the next program should get

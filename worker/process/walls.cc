@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/process/walls.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace fairway {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+constexpr char kLoader[] = "/lib64/ld-linux-x86-64.so.2";
+#elif defined(__aarch64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+constexpr char kLoader[] = "/lib/ld-linux-aarch64.so.1";
+#else
+constexpr uint32_t kArchitecture = 0;
+constexpr char kLoader[] = "/lib/ld.so";
+#endif
+constexpr uint32_t kX32Bit = 0x40000000;  // x86-64's second table of system calls
+
+constexpr uint32_t kAdministrative[] = {
+    __NR_execveat,
+    __NR_ptrace,
+    __NR_process_vm_readv,
+    __NR_process_vm_writev,
+    __NR_pidfd_getfd,
+    __NR_io_uring_setup,
+    __NR_mount,
+    __NR_umount2,
+    __NR_unshare,
+    __NR_setns,
+    __NR_bpf,
+    __NR_perf_event_open,
+    __NR_keyctl,
+    __NR_add_key,
+    __NR_request_key,
+    __NR_init_module,
+    __NR_finit_module,
+    __NR_kexec_load,
+    __NR_reboot,
+    __NR_swapon,
+    __NR_open_by_handle_at,
+    __NR_chroot,
+    __NR_pivot_root,
+    __NR_quotactl,
+    __NR_acct,
+    __NR_settimeofday,
+};
+
+constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
+constexpr uint64_t kTruncate = 1 << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, of newer headers
+constexpr uint64_t kWriteFile = kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
+constexpr uint64_t kExecuteFile = kReadFile | LANDLOCK_ACCESS_FS_EXECUTE;
+constexpr uint64_t kOfFiles = kWriteFile | kExecuteFile;  // the others are rights on folders
+constexpr uint64_t kMake = LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                           LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                           LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER;
+constexpr uint64_t kRemove = LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE;
+constexpr uint64_t kRead = kReadFile | LANDLOCK_ACCESS_FS_READ_DIR;
+constexpr uint64_t kWrite = kRead | kWriteFile | kMake | kRemove;
+constexpr uint64_t kAll =
+    kWrite | kExecuteFile | LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK;
+
+// The rights that this kernel knows; 0: it has no Landlock.
+uint64_t KnownRights() {
+  const long version =
+      syscall(__NR_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (version < 1) return 0;
+  uint64_t known = kAll;
+  if (version < 2) known &= ~uint64_t{LANDLOCK_ACCESS_FS_REFER};
+  if (version < 3) known &= ~kTruncate;
+  return known;
+}
+
+// True if `path` does not exist.
+bool Permit(int rules, const std::string& path, uint64_t rights) {
+  landlock_path_beneath_attr rule{};
+  rule.parent_fd = open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (rule.parent_fd < 0) return true;
+  struct stat found {};
+  const bool folder = fstat(rule.parent_fd, &found) == 0 && S_ISDIR(found.st_mode);
+  rule.allowed_access = folder ? rights : rights & kOfFiles;
+  const bool added =
+      syscall(__NR_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
+  close(rule.parent_fd);
+  return added;
+}
+
+}  // namespace
+
+bool ConfineFiles(const FileRights& rights) {
+  const uint64_t known = KnownRights();
+  if (known == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
+  landlock_ruleset_attr attributes{};
+  attributes.handled_access_fs = known;
+  const int rules =
+      static_cast<int>(syscall(__NR_landlock_create_ruleset, &attributes, sizeof attributes, 0));
+  if (rules < 0) return false;
+  const auto permit = [&](const std::vector<std::string>& paths, uint64_t right) {
+    return std::ranges::all_of(
+        paths, [&](const std::string& path) { return Permit(rules, path, right & known); });
+  };
+  const bool done = permit(rights.read, kRead) && permit(rights.write, kWrite) &&
+                    permit(rights.execute, kRead | kExecuteFile) &&
+                    permit({kLoader}, kExecuteFile) &&
+                    syscall(__NR_landlock_restrict_self, rules, 0) == 0;
+  close(rules);
+  return done;
+}
+
+std::span<const uint32_t> AdministrativeCalls() { return kAdministrative; }
+
+std::vector<sock_filter> RefuseCalls(std::span<const uint32_t> calls) {
+  const sock_filter refuse = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+  std::vector<sock_filter> out = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
+      refuse,
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1),
+      refuse,
+  };
+  for (const uint32_t number : calls) {
+    out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+    out.push_back(refuse);
+  }
+  return out;
+}
+
+bool FilterCalls(std::vector<sock_filter> filter) {
+  if (kArchitecture == 0) return false;
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
+  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
+
+std::string WallExecutor(bool executes) {
+  std::string refused;
+  const auto demand = [&](bool done, const char* what) {
+    if (!done) refused += std::string(refused.empty() ? "" : ", ") + what;
+  };
+  const rlimit none = {0, 0};
+  demand(setrlimit(RLIMIT_CORE, &none) == 0, "no core files");
+  demand(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
+  std::vector<uint32_t> calls(std::begin(kAdministrative), std::end(kAdministrative));
+#ifdef FAIRWAY_SANITIZED
+  std::erase(calls, __NR_ptrace);  // the search for leaks stops the other threads by it
+#endif
+  // CUDA shares memory between processes by these, within one user's processes.
+  if (executes) std::erase(calls, __NR_pidfd_getfd);
+  if (!executes) calls.push_back(__NR_execve);
+  demand(FilterCalls(RefuseCalls(calls)), "system call filter");
+  return refused;
+}
+
+}  // namespace fairway
