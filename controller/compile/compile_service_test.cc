@@ -131,6 +131,19 @@ TEST_F(CompileServiceTest, OtherProgramsAndOptionsAreCompiledAnew) {
   EXPECT_EQ(cluster_.open_compilations(), 3u);
 }
 
+// Whoever has taken over a compile process of its own may have made it answer with false code.
+TEST_F(CompileServiceTest, TenantsShareNoCode) {
+  for (const char* tenant : {"red", "blue", "red"}) {
+    v1::CompileOptions options = Options(1);
+    options.set_tenant(tenant);
+    cluster_.compiler().Compile(
+        Known("p"), options, {session_, devices_[0].island_id, {devices_[0].device}},
+        [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
+  }
+  EXPECT_EQ(cluster_.open_compilations(), 2u);
+  EXPECT_EQ(cluster_.compiler().cache_hits(), 1u);
+}
+
 TEST_F(CompileServiceTest, FailuresReachAllWhoWaitAndAreNotKept) {
   Compile("p", 0, 1);
   Compile("p", 0, 1);

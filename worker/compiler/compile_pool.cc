@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -48,11 +49,18 @@ struct Process {
   bool retired = false;    // it gets no more programs
   int programs = 0;        // programs that it has answered
   std::optional<Job> job;  // the program that it is compiling
+  // Of its programs; nullopt: it has had none, and anyone's may come.
+  std::optional<std::string> tenant;
+  uint64_t last_use = 0;
   std::string out;
   size_t sent = 0;
   FrameBuffer in;
 
   bool idle() const { return ready && !retired && !job.has_value(); }
+  bool IsKept() const { return tenant.has_value() && !tenant->empty(); }
+  bool Serves(const std::string& whose) const {
+    return idle() && (!tenant.has_value() || *tenant == whose);
+  }
 };
 
 }  // namespace
@@ -168,26 +176,40 @@ class CompilePool::Loop {
                                           [](const Process& p) { return p.job.has_value(); }));
   }
 
-  // Gives programs to free processes, until none is free or no program waits. Sends nothing: a
-  // process that answered here would be free again while programs wait.
+  // Gives programs to free processes, until no process is free for a program that waits. Sends
+  // nothing: a process that answered here would be free again while programs wait.
   void Assign() {
-    for (auto it = processes_.begin(); it != processes_.end();) {
-      if (queue_.empty() || Busy() >= options_.parallel) return;
-      if (it->idle()) {
-        Give(*it);
-      } else {
+    for (auto it = queue_.begin(); it != queue_.end() && Busy() < options_.parallel;) {
+      Process* const process = FreeFor(it->options.tenant());
+      if (process == nullptr) {
         ++it;
+        continue;
       }
+      Job job = std::move(*it);
+      it = queue_.erase(it);
+      Give(*process, std::move(job));
     }
+    RetireUnused();
   }
 
-  // Gives the first waiting program to `process`, which stays free if the program is too long.
-  void Give(Process& process) {
-    Job job = std::move(queue_.front());
-    queue_.pop_front();
+  // A process that compiled for `tenant` before, or else one that compiled nothing.
+  Process* FreeFor(const std::string& tenant) {
+    Process* found = nullptr;
+    for (Process& process : processes_) {
+      if (!process.Serves(tenant)) continue;
+      if (process.tenant.has_value()) return &process;
+      if (found == nullptr) found = &process;
+    }
+    return found;
+  }
+
+  // `process` stays free if the program is too long.
+  void Give(Process& process, Job job) {
     v1::CompileRequest request;
     request.set_id(kProgramId);
     request.set_program(std::move(job.program));
+    process.tenant = job.options.tenant();
+    process.last_use = ++uses_;
     *request.mutable_options() = std::move(job.options);
     request.set_deadline_ms(job.limit.count());
     process.job = std::move(job);
@@ -197,15 +219,29 @@ class CompilePool::Loop {
     process.sent = 0;
   }
 
+  // Of the processes that wait for a program of their tenant, only the last ones used are kept.
+  void RetireUnused() {
+    std::vector<Process*> kept;
+    for (Process& process : processes_) {
+      if (process.idle() && process.IsKept()) kept.push_back(&process);
+    }
+    std::ranges::sort(kept, std::ranges::greater(), &Process::last_use);
+    for (size_t i = static_cast<size_t>(options_.parallel); i < kept.size(); ++i)
+      kept[i]->retired = true;
+    if (kept.size() > static_cast<size_t>(options_.parallel)) Clear();
+  }
+
   // Starts processes for waiting programs, and keeps options_.warm of them ready.
   void Refill() {
     if (options_.told && target_.config().empty()) return;
     // A program must not wait for ever when the last process that it could wait for is gone.
-    if (hold_ && (queue_.empty() || AnyAlive())) return;
+    const auto may_wait = [this](const Job& job) { return MayWait(job); };
+    if (hold_ && std::ranges::all_of(queue_, may_wait)) return;
     const auto starting = std::count_if(processes_.begin(), processes_.end(),
                                         [](const Process& p) { return !p.ready; });
-    const auto free = starting + std::count_if(processes_.begin(), processes_.end(),
-                                               [](const Process& p) { return p.idle(); });
+    const auto free =
+        starting + std::count_if(processes_.begin(), processes_.end(),
+                                 [](const Process& p) { return p.idle() && !p.IsKept(); });
     const auto needed = std::min<int64_t>(queue_.size(), options_.parallel - Busy());
     // Starts them one after another unless a program waits, because starting takes the processor
     // from others.
@@ -348,18 +384,31 @@ class CompilePool::Loop {
     }
   }
 
-  bool AnyAlive() const {
-    return std::any_of(processes_.begin(), processes_.end(),
-                       [](const Process& p) { return !p.retired; });
+  // Whether there is a process that may come to compile the program.
+  bool MayWait(const Job& job) const {
+    return std::ranges::any_of(processes_, [&](const Process& process) {
+      return !process.retired &&
+             (!process.tenant.has_value() || *process.tenant == job.options.tenant());
+    });
   }
 
   // The next process would fail as well, so the next program tries again. Waiting programs are left
-  // to the processes that exist; without any they fail now.
+  // to the processes that exist; those without any fail now.
   void NoProcess(const absl::Status& why) {
     hold_ = true;
-    if (!AnyAlive()) return FailQueue(why);
-    spdlog::warn("no further compile process could be started, and {} programs wait: {}",
-                 queue_.size(), Text(why));
+    std::deque<Job> waiting;
+    for (Job& job : std::exchange(queue_, {})) {
+      if (MayWait(job)) {
+        waiting.push_back(std::move(job));
+      } else {
+        std::move(job.done)(why);
+      }
+    }
+    queue_ = std::move(waiting);
+    const bool alive = std::ranges::any_of(processes_, std::not_fn(&Process::retired));
+    if (alive)
+      spdlog::warn("no further compile process could be started, and {} programs wait: {}",
+                   queue_.size(), Text(why));
   }
 
   void FailQueue(const absl::Status& why) {
@@ -406,6 +455,7 @@ class CompilePool::Loop {
   std::vector<Child> ending_;
   bool hold_ = false;  // no process can be started, until the next program comes or all are gone
   bool told_ = false;  // the log has what the system refuses
+  uint64_t uses_ = 0;  // counts, for Process::last_use
   std::thread thread_;
 };
 

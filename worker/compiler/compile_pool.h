@@ -18,7 +18,8 @@
 namespace fairway {
 
 // Keeps some processes warm, compiles each program in a process that compiles nothing else at that
-// time, and ends a process after a bounded number of programs. Owned by the supervisor.
+// time and compiled for no other tenant before, and ends a process after a bounded number of
+// programs. Owned by the supervisor.
 // Thread-safe.
 class CompilePool {
  public:
@@ -35,7 +36,9 @@ class CompilePool {
     bool told = false;
     v1::CompileTarget target;
     int parallel = 4;  // programs that are compiled at the same time, at most
-    int warm = 2;      // processes that are kept ready for programs
+    // Processes that are kept ready for the programs of any tenant. As many as `parallel` more are
+    // kept for programs of the tenants for whom they compiled before.
+    int warm = 2;
     // programs that one process compiles, at most; after a failed program it gets no other
     int programs = 16;
     CompileLimits limits;  // the limits that the processes were told; for texts of failures

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <vector>
 
 #include "worker/compiler/checksum.h"
@@ -180,6 +181,34 @@ TEST(CompilePoolTest, AProcessIsGivenNoMoreProgramsThanItMayHave) {
   EXPECT_TRUE(Compile(*pool, "x").ok());
   EXPECT_TRUE(test::Eventually([&] { return !is_there(); }));
   EXPECT_TRUE(Compile(*pool, "x").ok());
+}
+
+// A program that has taken a process over could answer for the next one with false code.
+TEST(CompilePoolTest, TenantsShareNoProcess) {
+  CompilePool::Options options = PoolOf("told");
+  options.told = true;
+  options.target.set_config("a GPU");
+  options.programs = 100;
+  options.parallel = 2;
+  options.warm = 1;
+  auto pool = Start(std::move(options));
+  const auto process_of = [&](const std::string& tenant) {
+    v1::CompileOptions compile;
+    compile.set_tenant(tenant);
+    const Answer answer = Compile(*pool, "pid", compile);
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    return answer.ok() ? answer->code : "";
+  };
+  const std::string red = process_of("red"), blue = process_of("blue");
+  EXPECT_NE(red, blue);
+  EXPECT_EQ(process_of("red"), red);
+  EXPECT_EQ(process_of("blue"), blue);
+  // Others come, and no more processes are kept than the bounds say.
+  std::set<std::string> all = {red, blue};
+  for (int i = 0; i < 6; ++i) all.insert(process_of(fmt::format("tenant{}", i)));
+  EXPECT_EQ(all.size(), 8u);
+  EXPECT_TRUE(test::Eventually([&] { return pool->pids().size() == 3; }));
+  EXPECT_NE(process_of("red"), red);
 }
 
 TEST(CompilePoolTest, AProcessKilledWhileIdleIsReplaced) {
@@ -478,6 +507,25 @@ TEST(CompilePoolTest, WhileNoOtherProcessComesUpProgramsWaitForThoseThereAre) {
   // The only process was used up after two programs.
   EXPECT_EQ(behind.Get().status().code(), absl::StatusCode::kUnavailable);
   unlink(pipe.c_str());
+  rmdir(base.c_str());
+}
+
+// The process that there is compiles for another tenant.
+TEST(CompilePoolTest, NoTenantWaitsForAProcessThatCannotServeIt) {
+  const std::string base = testing::TempDir() + "only_first_of_two_" + std::to_string(getpid());
+  CompilePool::Options options = PoolOf("only-first");
+  options.argv.insert(options.argv.end(), {base, testing::TempDir()});
+  options.parallel = 1;
+  options.warm = 1;
+  auto pool = Start(std::move(options));
+  const auto compile = [&](const std::string& tenant) {
+    v1::CompileOptions own;
+    own.set_tenant(tenant);
+    return Compile(*pool, "x", own).status().code();
+  };
+  EXPECT_EQ(compile("red"), absl::StatusCode::kOk);
+  EXPECT_EQ(compile("blue"), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(compile("red"), absl::StatusCode::kOk);
   rmdir(base.c_str());
 }
 

@@ -187,6 +187,7 @@ class UnrulyCompiler final : public Compiler {
     result.code = program == "probe" ? Probe() : program == "target" ? target_ : program;
     if (program.starts_with("execute ")) result.code = ProbeOfExecution(program.substr(8));
     if (program.starts_with("read ")) result.code = Contents(program.c_str() + 5);
+    if (program == "pid") result.code = fmt::format("{}", getpid());
     if (program.starts_with("write ")) std::ofstream(program.substr(6)) << "written";
     result.checksum = Sha256Hex(program == "corrupt" ? "other bytes" : result.code);
     return result;
