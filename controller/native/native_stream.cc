@@ -2,8 +2,10 @@
 #include "controller/native/native_stream.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include <google/protobuf/unknown_field_set.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
 namespace fairway {
@@ -16,14 +18,50 @@ constexpr int kRequestsOfATurn = 256;
 constexpr uint64_t kUnitsOfATurn = 1000;  // work of the core
 // About the memory that a small request takes once it has been read, or a message without any.
 constexpr size_t kRequestBytes = 256;
+// The loop itself destroys what is brief, each request when it was handled: so do messages of at
+// most so many requests that have no others.
+constexpr int kBriefRequest = 256;  // bytes that came
+constexpr int kBriefRequests = 50000;
+
+const google::protobuf::UnknownFieldSet& UnknownFields(const google::protobuf::Message& message) {
+  return message.GetReflection()->GetUnknownFields(message);
+}
+
+// The numbers in a request of those that come most often; nullopt: it is another one.
+std::optional<size_t> Numbers(const v1::Request& request) {
+  const google::protobuf::Message* kind = nullptr;
+  size_t numbers = 0;
+  if (request.has_call()) {
+    const v1::Call& call = request.call();
+    kind = &call;
+    numbers = call.arguments_size() + call.results_size() + call.non_donatable_size();
+  } else if (request.has_release()) {
+    const v1::Release& release = request.release();
+    kind = &release;
+    numbers = release.arrays_size() + release.executables_size();
+  }
+  if (kind == nullptr || !UnknownFields(request).empty() || !UnknownFields(*kind).empty())
+    return std::nullopt;
+  return numbers;
+}
+
+bool IsBrief(const v1::Request& request) {
+  return request.GetCachedSize() <= kBriefRequest || Numbers(request);
+}
 
 }  // namespace
 
 size_t MemoryOf(const v1::ClientMessage& message, size_t came) {
   if (came <= kShortMessage) return kRequestBytes + came * kMostOfByte;
-  const size_t about = came + kRequestBytes * static_cast<size_t>(message.requests_size());
-  // A handle that has one byte in the message has eight in memory.
-  return std::max(about, message.SpaceUsedLong());
+  // A number that has one byte in the message has eight in memory, and its list has room for twice
+  // as many.
+  constexpr size_t kNumber = 2 * sizeof(uint64_t);
+  size_t bytes = came + kRequestBytes + UnknownFields(message).SpaceUsedExcludingSelfLong();
+  for (const v1::Request& request : message.requests()) {
+    const std::optional<size_t> numbers = Numbers(request);
+    bytes += kRequestBytes + (numbers ? kNumber * *numbers : request.SpaceUsedLong());
+  }
+  return bytes;
 }
 
 void NativeStream::FinishStream(const absl::Status& status) {
@@ -41,6 +79,8 @@ absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
   // The message remembers this size: the loop has no time to walk through long requests.
   (void)out.item.message->ByteSizeLong();
+  out.item.brief = out.item.message->requests_size() <= kBriefRequests &&
+                   std::ranges::all_of(out.item.message->requests(), IsBrief);
   return out;
 }
 
@@ -79,19 +119,22 @@ NativeStream::Going NativeStream::HandleAll(std::vector<ClientBatch> items) {
       // Also at the first one: each request may end its turn, as a call of a long program does.
       if (handled++ % kRequestsBetweenLooks == 0 && (!session_->MayRead() || LeavesTooMuchUnread()))
         return Going::kLater;
-      session_->Handle(*batch.message->mutable_requests(next_request_));
+      v1::Request& request = *batch.message->mutable_requests(next_request_);
+      session_->Handle(request);
+      if (IsBrief(request)) request.clear_request();
     }
-    DropBatch();
+    DropBatch(/*handled=*/true);
   }
   return session_ == nullptr || session_->MayRead() ? Going::kOn : Going::kLater;
 }
 
-void NativeStream::DropBatch() {
+void NativeStream::DropBatch(bool handled) {
   ClientBatch over = std::move(batches_.front());
   batches_.pop_front();
   next_request_ = 0;
   const size_t bytes = over.bytes;
-  GiveUp(std::move(over), bytes);
+  const bool brief = handled && over.brief;
+  GiveUp(std::move(over), bytes, brief);
 }
 
 void NativeStream::FailSession(const absl::Status& status) {
@@ -101,7 +144,7 @@ void NativeStream::FailSession(const absl::Status& status) {
 
 void NativeStream::CloseSession() {
   closed_ = true;
-  while (!batches_.empty()) DropBatch();
+  while (!batches_.empty()) DropBatch(/*handled=*/false);
   if (session_ != nullptr) door_->Close(std::exchange(session_, nullptr)->session());
 }
 

@@ -28,7 +28,8 @@ size_t MemoryOf(const v1::ClientMessage& message, size_t came);
 // A parsed message of the client, and the uploads that it completed.
 struct ClientBatch {
   std::unique_ptr<v1::ClientMessage> message;
-  size_t bytes = 0;  // that came for this message
+  size_t bytes = 0;    // MemoryOf
+  bool brief = false;  // destroying it takes little once its requests were handled
   std::vector<Uploaded> uploaded;
 };
 
@@ -69,8 +70,8 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void CloseSession() override;
 
   absl::Status Begin(const v1::Request& hello);
-  // Drops the first of batches_, which is over.
-  void DropBatch();
+  // Drops the first of batches_. `handled`: all its requests were.
+  void DropBatch(bool handled);
 
   NativeDoor* const door_;
   Uploads uploads_;  // used by gRPC's threads, one at a time

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/native/native_stream.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <set>
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
 namespace fairway {
@@ -48,6 +51,38 @@ TEST(MemoryOfTest, AMessageCountsAtLeastWhatItTakes) {
     v1::ClientMessage parsed;
     ASSERT_TRUE(parsed.ParseFromString(bytes));
     EXPECT_GE(MemoryOf(parsed, bytes.size()), parsed.SpaceUsedLong()) << requests;
+  }
+}
+
+// Lists of numbers are counted, not walked; fields that we do not know are.
+TEST(MemoryOfTest, CallsAndReleasesCountAtLeastWhatTheyTake) {
+  for (const int numbers : {0, 1, 5, 100, 1000, 100000}) {
+    for (const bool unknown : {false, true}) {
+      v1::ClientMessage message;
+      for (int i = 0; i <= 100000 / std::max(numbers, 50); ++i) {
+        v1::Call& call = *message.add_requests()->mutable_call();
+        v1::Release& release = *message.add_requests()->mutable_release();
+        for (int n = 0; n < numbers; ++n) {
+          call.add_arguments(n % 100);
+          call.add_results(n % 100);
+          call.add_non_donatable(n % 100);
+          release.add_arrays(n % 100);
+          release.add_executables(n % 100);
+        }
+        for (int n = 0; unknown && n < numbers; ++n) {
+          for (google::protobuf::Message* const at :
+               std::initializer_list<google::protobuf::Message*>{&call, &release, &message})
+            at->GetReflection()->MutableUnknownFields(at)->AddLengthDelimited(15, "");
+        }
+      }
+      const std::string bytes = message.SerializeAsString();
+      v1::ClientMessage parsed;
+      ASSERT_TRUE(parsed.ParseFromString(bytes));
+      EXPECT_GE(MemoryOf(parsed, bytes.size()), parsed.SpaceUsedLong()) << numbers << unknown;
+      if (!unknown && numbers > 10) {
+        EXPECT_LE(MemoryOf(parsed, bytes.size()), 3 * parsed.SpaceUsedLong()) << numbers;
+      }
+    }
   }
 }
 

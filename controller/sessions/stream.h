@@ -140,11 +140,12 @@ class SessionStream : public OpenStream,
     if (context_.garbage == nullptr) return;
     context_.garbage->Run([garbage = std::move(garbage)] {}, context_.owner);
   }
-  // Destroys a message that was decoded as one of `bytes` bytes; a large one takes long, so another
-  // thread does it. Until then its bytes count: above kInboxBytes the session has to wait.
+  // Destroys a message that was decoded as one of `bytes` bytes. A large one takes long unless it
+  // is `brief`, so another thread does it. Until then its bytes count: above kInboxBytes the
+  // session has to wait.
   template <typename Garbage>
-  void GiveUp(Garbage garbage, size_t bytes) {
-    if (bytes <= kGivenUpHere || context_.garbage == nullptr)
+  void GiveUp(Garbage garbage, size_t bytes, bool brief = false) {
+    if (brief || bytes <= kGivenUpHere || context_.garbage == nullptr)
       return share_->Release(static_cast<int64_t>(bytes));
     *given_away_ += bytes;
     context_.garbage->Run(

@@ -22,6 +22,7 @@ class Numbers final : public SessionStream<size_t, size_t, size_t> {
   }
   void Leave() { TransportDone(); }
 
+  bool brief = false;
   int reads = 0, handled = 0;
 
  private:
@@ -40,7 +41,7 @@ class Numbers final : public SessionStream<size_t, size_t, size_t> {
   Going HandleAll(std::vector<size_t> items) override {
     for (const size_t bytes : items) {
       ++handled;
-      GiveUp(std::make_unique<size_t>(bytes), bytes);
+      GiveUp(std::make_unique<size_t>(bytes), bytes, brief);
     }
     return Going::kOn;
   }
@@ -68,6 +69,26 @@ TEST(SessionStreamTest, ASessionWaitsUntilItsLargeMessagesAreDestroyed) {
   EXPECT_EQ(garbage->pending(), 3u);
   goes_on.set_value();
   EXPECT_TRUE(RunUntil(loop, [&] { return stream->reads == 3; }));
+  stream->Leave();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
+}
+
+TEST(SessionStreamTest, NobodyWaitsForAMessageThatTakesLittleToDestroy) {
+  EventLoop loop;
+  const auto garbage = std::make_shared<BlockingPool>("garbage", 1);
+  const auto messages = std::make_shared<MemoryBudget>(int64_t{100} << 20);
+  std::promise<void> goes_on;
+  garbage->Run([gate = goes_on.get_future()] { gate.wait(); });
+  const auto stream = std::make_shared<Numbers>(
+      Numbers::Context{&loop, nullptr, 1, [] {}, "number", garbage, messages});
+  stream->brief = true;
+  stream->Start();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream->reads == 1; }));
+  stream->Say(20 << 20);
+  EXPECT_TRUE(RunUntil(loop, [&] { return stream->handled == 1 && stream->reads == 2; }));
+  EXPECT_EQ(garbage->pending(), 1u);
+  EXPECT_EQ(messages->used(), 0);
+  goes_on.set_value();
   stream->Leave();
   ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
 }
