@@ -83,8 +83,9 @@ class ArrayTable {
 
   // Does nothing if the handle is in the table.
   void emplace(uint64_t handle, Array array) {
-    const auto [at, fresh] = map_.try_emplace(handle);
-    if (!fresh) return;
+    const size_t before = map_.size();
+    const auto at = map_.try_emplace(map_.end(), handle);  // often it is the highest handle
+    if (map_.size() == before) return;
     count_.Add(BytesOf(array));
     at->second = std::make_unique<Array>(std::move(array));
   }

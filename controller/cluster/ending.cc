@@ -229,7 +229,7 @@ void Cluster::Nodes::TakeOut(Node& node, Session* session) {
   Holdings& has = s.holdings.at(node.session);
   has.nodes.erase(node.id);
   --has.stakes.at(node.island).nodes;
-  std::unique_ptr<Node> ended = std::move(s.all_nodes.extract(node.id).mapped());
+  std::unique_ptr<Node> ended = s.all_nodes.Take(node.id);
   if (ended->pieces.size() > kLargePieces) --s.islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
       s.programs.retired.contains(ended->executable->id))

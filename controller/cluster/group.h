@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <absl/container/btree_map.h>
+#include <absl/container/btree_set.h>
 #include <absl/container/inlined_vector.h>
 
 #include "base/ids.h"
@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "controller/cluster/actions.h"
 #include "controller/cluster/code_layout.h"
+#include "controller/cluster/id_table.h"
 #include "core/shape.h"
 #include "graph/plan.h"
 
@@ -58,7 +59,7 @@ struct Stake {
 
 // The nodes and groups of a session, which may outlive it: launched work runs to its end.
 struct Holdings {
-  std::set<NodeId> nodes;  // that have not ended
+  absl::btree_set<NodeId> nodes;  // that have not ended
   // Its share of the memory for commands that executors do not have yet (Commands).
   std::shared_ptr<MemoryBudget> commands;
   std::map<IslandId, Stake> stakes;
@@ -138,7 +139,7 @@ inline size_t RecordBytesOf(const Group& group) {
 }
 
 using GroupIds = absl::InlinedVector<GroupId, 2>;  // mostly one or two
-using GroupTable = absl::btree_map<GroupId, std::unique_ptr<Group>>;
+using GroupTable = IdTable<GroupId, Group>;
 
 // The groups of these shards, each once, but not `except`.
 GroupIds GroupsOf(const std::vector<ShardRef>& shards, GroupId except = {});

@@ -16,8 +16,7 @@ Group& Cluster::Groups::Make(SessionId session, IslandId island, DType dtype,
 }
 
 Group& Cluster::Groups::Insert(std::unique_ptr<Group> group) {
-  Group& made = *group;
-  s.all_groups.emplace(made.id, std::move(group));
+  Group& made = s.all_groups.Insert(std::move(group));
   Stake& stake = s.StakeOf(s.HoldingsOf(made.session), made.island);
   made.stake = &stake;
   made.next = stake.groups;
@@ -52,7 +51,7 @@ void Cluster::Groups::Erase(Group& group) {
   const SessionId session = group.session;
   if (const auto owner = s.sessions.find(session); owner != s.sessions.end())
     owner->second.group_records.Remove(group.record_bytes);
-  s.all_groups.erase(GroupId(group.id));
+  s.all_groups.Take(group.id);
   if (stake.groups == nullptr) s.ForgetHoldings(session);
 }
 

@@ -30,8 +30,8 @@ Cluster::Sessions::Backlog Cluster::Sessions::BacklogOf(SessionId id) const {
 size_t Cluster::Sessions::RecordRoom() const { return state_->Room(); }
 
 std::optional<SessionId> Cluster::Sessions::SessionOf(NodeId node) const {
-  const auto it = state_->all_nodes.find(node);
-  return it == state_->all_nodes.end() ? std::nullopt : std::optional(it->second->session);
+  const Node* const found = state_->all_nodes.Find(node);
+  return found == nullptr ? std::nullopt : std::optional(found->session);
 }
 
 absl::StatusOr<CallbackCaller> Cluster::Fleet::CallerOf(ExecutorId executor_id, LaunchId launch,
@@ -45,9 +45,9 @@ absl::StatusOr<CallbackCaller> Cluster::Fleet::CallerOf(ExecutorId executor_id, 
     return none();
   // A walk is cheap enough: few nodes are launched at once, and a client's call takes longer.
   for (const NodeId id : s.islands.at(executor->second.island).sequencer.Running()) {
-    const auto found = s.all_nodes.find(id);
-    if (found == s.all_nodes.end()) continue;
-    const Node& node = *found->second;
+    const Node* const found = s.all_nodes.Find(id);
+    if (found == nullptr) continue;
+    const Node& node = *found;
     const uint64_t first = node.launch_id.value;
     if (node.kind != NodeKind::kLaunch || launch.value < first ||
         launch.value - first >= static_cast<uint64_t>(node.executable->max_steps))

@@ -203,12 +203,11 @@ absl::Status Cluster::Inspection::Invariants::CountViews() {
 absl::Status Cluster::Inspection::Invariants::CheckStored() {
   for (const auto& [id, group] : s.all_groups) {
     if (group->stored == nullptr) continue;
-    if (const auto placed = s.all_groups.find(group->stored->placed);
-        placed != s.all_groups.end()) {
-      ++handle_refs[placed->first];
-      if (placed->second->deleted != group->deleted)
+    if (const Group* const placed = s.all_groups.Find(group->stored->placed); placed != nullptr) {
+      ++handle_refs[placed->id];
+      if (placed->deleted != group->deleted)
         return Error(absl::StatusCode::kInternal, "group {} is not deleted as its placed {} is", id,
-                     placed->first);
+                     placed->id);
     }
     if (group->charged || group->declared || group->reserved)
       return Error(absl::StatusCode::kInternal, "group {} is stored and on its devices", id);
@@ -224,9 +223,9 @@ absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
     if (group->settled() && !(group->waiters.empty() && group->watchers.empty()) &&
         !s.worklists.contains(group->session))
       return Error(absl::StatusCode::kInternal, "nobody tells those that wait for group {}", id);
-    const auto producer = s.all_nodes.find(group->producer);
-    if (producer == s.all_nodes.end() || producer->second->state != NodeState::kLaunched ||
-        !producer->second->failure.ok() || group->launched)
+    const Node* const producer = s.all_nodes.Find(group->producer);
+    if (producer == nullptr || producer->state != NodeState::kLaunched || !producer->failure.ok() ||
+        group->launched)
       continue;
     const auto list = s.worklists.find(group->session);
     if (list == s.worklists.end() ||
@@ -243,14 +242,14 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
     for (const GroupId group : node->reads) {
       ++readers[group];
       if (!has_memory && (node->kind != NodeKind::kFetch || node->paced)) ++queued_readers[group];
-      const auto it = s.all_groups.find(group);
-      if (it == s.all_groups.end())
+      const Group* const read = s.all_groups.Find(group);
+      if (read == nullptr)
         return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id,
                      group);
-      unsettled += it->second->settled() ? 0 : 1;
-      if (it->second->producer >= id)
+      unsettled += read->settled() ? 0 : 1;
+      if (read->producer >= id)
         return Error(absl::StatusCode::kInternal, "node {} reads what the younger node {} makes",
-                     id, it->second->producer);
+                     id, read->producer);
     }
     if (unsettled != node->unsettled_inputs)
       return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id,
@@ -272,8 +271,8 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
       leaving[r.device] += r.temp;
     }
     for (const GroupId group : node->outputs) {
-      const auto it = s.all_groups.find(group);
-      if (it == s.all_groups.end() || it->second->producer != id)
+      const Group* const made = s.all_groups.Find(group);
+      if (made == nullptr || made->producer != id)
         return Error(absl::StatusCode::kInternal, "node {} is not the producer of its output {}",
                      id, group);
     }

@@ -129,7 +129,7 @@ void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {
           continue;
         }
         const auto still = s.holdings.find(session);
-        const auto next = still == s.holdings.end() ? std::set<NodeId>::iterator()
+        const auto next = still == s.holdings.end() ? absl::btree_set<NodeId>::iterator()
                                                     : still->second.nodes.upper_bound(loss.heard);
         if (still == s.holdings.end() || next == still->second.nodes.end()) {
           loss.phase = Loss::Phase::kTakeBack;

@@ -46,8 +46,7 @@ std::unique_ptr<Node> Cluster::Nodes::New(SessionId session, NodeKind kind, Isla
 Node& Cluster::Nodes::InsertNode(std::unique_ptr<Node> node) {
   node->id = NodeId(next_node++);
   const SessionId session = node->session;
-  Node& made = *node;
-  s.all_nodes.emplace(made.id, std::move(node));
+  Node& made = s.all_nodes.Insert(std::move(node));
   Holdings& has = s.HoldingsOf(session);
   has.nodes.insert(has.nodes.end(), made.id);  // it is the youngest
   ++s.StakeOf(has, made.island).nodes;
@@ -117,7 +116,7 @@ bool Cluster::Nodes::SourcesUp(const Node& node) const {
   const Group* group = nullptr;
   return std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
     if (ref.group == node.outputs[0]) return true;  // made by the node itself
-    if (group == nullptr || group->id != ref.group) group = s.all_groups.at(ref.group).get();
+    if (group == nullptr || group->id != ref.group) group = s.all_groups.at(ref.group);
     return s.ExecutorOf(group->places[ref.shard].device)->serves();
   });
 }

@@ -86,10 +86,7 @@ absl::StatusOr<IslandId> Cluster::State::IslandOf(const Session& session,
   return id;
 }
 
-Group* Cluster::State::FindGroup(GroupId id) {
-  const auto it = all_groups.find(id);
-  return it == all_groups.end() ? nullptr : it->second.get();
-}
+Group* Cluster::State::FindGroup(GroupId id) { return all_groups.Find(id); }
 
 Holdings& Cluster::State::HoldingsOf(SessionId session) {
   const auto [it, absent] = holdings.try_emplace(session);
@@ -113,10 +110,7 @@ void Cluster::State::ForgetHoldings(SessionId session) {
     holdings.erase(it);
 }
 
-Node* Cluster::State::FindNode(NodeId id) {
-  const auto it = all_nodes.find(id);
-  return it == all_nodes.end() ? nullptr : it->second.get();
-}
+Node* Cluster::State::FindNode(NodeId id) { return all_nodes.Find(id); }
 
 bool Cluster::State::Needed(const Island& island) const {
   if (island.sessions > 0 || island.telling > 0) return true;

@@ -16,6 +16,7 @@
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/group.h"
 #include "controller/cluster/groups.h"
+#include "controller/cluster/id_table.h"
 #include "controller/cluster/launches.h"
 #include "controller/cluster/ledger.h"
 #include "controller/cluster/losses.h"
@@ -53,7 +54,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   std::map<SessionId, Session> sessions;
   std::unordered_map<SessionId, Holdings> holdings;  // also of sessions that have ended
   GroupTable all_groups;
-  std::map<NodeId, std::unique_ptr<Node>> all_nodes;
+  IdTable<NodeId, Node> all_nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
   std::map<ExecutableId, CodeLayout> layouts;  // of each executable
   // Queued receives that wait until the executors of their sources are back.

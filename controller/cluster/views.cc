@@ -56,7 +56,7 @@ bool Cluster::Views::IsDeleted(const Array& array) const {
   const Group* group = nullptr;
   return array.deleted ||
          std::any_of(array.shards.begin(), array.shards.end(), [&](const ShardRef& ref) {
-           if (group == nullptr || group->id != ref.group) group = s.all_groups.at(ref.group).get();
+           if (group == nullptr || group->id != ref.group) group = s.all_groups.at(ref.group);
            return group->is_deleted(ref.shard);
          });
 }
