@@ -93,11 +93,12 @@ size_t LogFrameWriter::BytesWith(const EntryHeader& header, size_t body_bytes) c
 }
 
 void LogFrameWriter::Add(const EntryHeader& header, std::string_view body, size_t more) {
-  PutVarint(header.number - previous_, &bytes_);
-  PutVarint(header.set.wire(), &bytes_);
-  PutVarint(static_cast<uint64_t>(header.kind) | uint64_t{header.flags} << kKindBits, &bytes_);
-  PutVarint(body.size() + more, &bytes_);
-  bytes_.append(body);
+  char numbers[4 * kMaxVarintBytes];
+  char* end = PutVarint(header.number - previous_, numbers);
+  end = PutVarint(header.set.wire(), end);
+  end = PutVarint(static_cast<uint64_t>(header.kind) | uint64_t{header.flags} << kKindBits, end);
+  end = PutVarint(body.size() + more, end);
+  bytes_.append(numbers, end).append(body);
   previous_ = header.number;
   ++entries_;
 }

@@ -7,6 +7,20 @@
 #include "log/planted.h"
 
 namespace fairway {
+namespace {
+
+// Entries in a row are a range, so that a frame of them costs the sets one step.
+LogRanges NumbersOf(const std::vector<LogFrame::Received>& entries) {
+  LogRanges out;
+  for (const LogFrame::Received& entry : entries) {
+    const LogNumber number = entry.header.number;
+    if (out.empty() || number != out.back().last + 1) out.push_back({number, number});
+    out.back().last = number;
+  }
+  return out;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<LogFrame::Received>> LogFollower::Take(const LogFrame& frame) {
   std::vector<LogFrame::Received> fresh;
@@ -32,20 +46,25 @@ absl::StatusOr<std::vector<LogFrame::Received>> LogFollower::Take(const LogFrame
     kept_.Remove(range);
     news_.Remove(range);
   }
-  for (const LogFrame::Received& entry : fresh) {
-    running_.Add(entry.header.number);
-    applied_ = std::max(applied_, entry.header.number);
+  for (const LogRange& range : NumbersOf(fresh)) {
+    running_.Add(range);
+    applied_ = std::max(applied_, range.last);
   }
   return fresh;
 }
 
-absl::Status LogFollower::Ended(LogNumber number, bool wakes) {
-  if (!running_.Contains(number))
-    return Error(absl::StatusCode::kFailedPrecondition, "entry {} has ended, but does not run here",
-                 number);
-  running_.Remove({number, number});
-  kept_.Add(number);
-  news_.Add(number);
+absl::Status LogFollower::Ended(const std::vector<LogFrame::Received>& entries, bool wakes) {
+  for (const LogRange& range : NumbersOf(entries)) FAIRWAY_RETURN_IF_ERROR(Ended(range, wakes));
+  return absl::OkStatus();
+}
+
+absl::Status LogFollower::Ended(LogRange range, bool wakes) {
+  if (!running_.Covers(range))
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "entries {} to {} have ended, but do not all run here", range.first, range.last);
+  running_.Remove(range);
+  kept_.Add(range);
+  news_.Add(range);
   urgent_ = urgent_ || wakes;
   return absl::OkStatus();
 }

@@ -32,7 +32,11 @@ class LogFollower {
   // An entry that Take returned has ended. `wakes`: somebody may wait for its end; otherwise the
   // end leaves with the next report that leaves for another reason. FAILED_PRECONDITION: Take did
   // not return the entry, or it has ended before.
-  absl::Status Ended(LogNumber number, bool wakes = true);
+  absl::Status Ended(LogNumber number, bool wakes = true) {
+    return Ended(LogRange{number, number}, wakes);
+  }
+  // The same for all of these; `entries` as Take returned them.
+  absl::Status Ended(const std::vector<LogFrame::Received>& entries, bool wakes);
 
   // The link is new: reports all kept entries again.
   void Resend();
@@ -53,6 +57,8 @@ class LogFollower {
   absl::Status CheckInvariants() const;
 
  private:
+  absl::Status Ended(LogRange range, bool wakes);
+
   std::optional<ExecutorIndex> self_;
   uint64_t version_ = 0;   // R3: the newest version of any frame
   LogNumber applied_ = 0;  // entries up to here have come, and are not taken again

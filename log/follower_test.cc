@@ -71,6 +71,21 @@ TEST(LogFollowerTest, AnEndThatNobodyWaitsForNeedsNoReportOfItsOwn) {
   EXPECT_EQ(follower.Next().ended, (LogRanges{{1, 2}}));
 }
 
+TEST(LogFollowerTest, AllEntriesOfAFrameMayEndAtOnce) {
+  LogFollower follower(3);
+  const LogFrame frame = Frame(1, {1, 2, 5, 6, 7});
+  const auto entries = follower.Take(frame);
+  ASSERT_TRUE(entries.ok());
+  EXPECT_TRUE(follower.Ended(*entries, false).ok());
+  EXPECT_TRUE(follower.running().empty());
+  EXPECT_FALSE(follower.Ended(*entries, false).ok());
+  Taken(follower, Frame(1, {8, 9}));
+  EXPECT_TRUE(follower.Ended(8).ok());
+  EXPECT_EQ(follower.running().ToRanges(), (LogRanges{{9, 9}}));
+  EXPECT_EQ(follower.Next().ended, (LogRanges{{1, 2}, {5, 8}}));
+  EXPECT_TRUE(follower.CheckInvariants().ok());
+}
+
 TEST(LogFollowerTest, WhatRunsHereIsNotConcluded) {
   LogFollower follower(3);
   Taken(follower, Frame(1, {1, 2}));

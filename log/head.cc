@@ -59,7 +59,7 @@ absl::Status LogHead::Room(const IndexSet& concerned, SessionId session, uint8_t
   return status;
 }
 
-absl::StatusOr<LogNumber> LogHead::Append(NewLogEntry entry) {
+absl::StatusOr<LogNumber> LogHead::Append(NewLogEntry&& entry) {
   IndexSet concerned = tree_.Concerned(sets_, entry.set, log_.last() + 1);
   if (concerned.empty())
     return Error(absl::StatusCode::kFailedPrecondition,
@@ -112,6 +112,7 @@ absl::Status LogHead::Take(uint32_t child, const LogReport& report) {
 }
 
 void LogHead::Settle() {
+  if (!merger_.any_ended()) return;
   for (const LogNumber number : merger_.TakeEnded()) {
     const auto entry = log_.Conclude(number);
     if (!entry.ok()) continue;  // never: the merger names each entry of the log once

@@ -50,7 +50,7 @@ class LogHead {
   // R1: appends an entry and returns its number. INVALID_ARGUMENT: as CheckEntry (log/entry.h).
   // RESOURCE_EXHAUSTED: as Room. FAILED_PRECONDITION: no executor lives that it concerns. On error
   // nothing has changed.
-  absl::StatusOr<LogNumber> Append(NewLogEntry entry);
+  absl::StatusOr<LogNumber> Append(NewLogEntry&& entry);
 
   // The child has a link, perhaps again, and says what has come to it (LogOutbox::Replay). For a
   // link that outlives a version: applied() and sent() of its outbox before Begin.

@@ -17,7 +17,7 @@ absl::Status IslandLog::Room(SessionId session, uint8_t flags, size_t body_bytes
                session, used, kMaxEntryHeaderBytes + body_bytes, session_bytes_);
 }
 
-absl::StatusOr<EntryRef> IslandLog::Append(NewLogEntry entry) {
+absl::StatusOr<EntryRef> IslandLog::Append(NewLogEntry&& entry) {
   FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body_bytes()));
   FAIRWAY_RETURN_IF_ERROR(Room(entry.session, entry.flags, entry.body_bytes()));
   auto made = std::make_shared<LogEntry>();

@@ -44,7 +44,7 @@ class IslandLog {
   // R1: append only what ends by itself; nothing is taken back. The entry gets the next number.
   // INVALID_ARGUMENT: as CheckEntry (log/entry.h). RESOURCE_EXHAUSTED: as Room. Then nothing has
   // changed.
-  absl::StatusOr<EntryRef> Append(NewLogEntry entry);
+  absl::StatusOr<EntryRef> Append(NewLogEntry&& entry);
 
   // R2: every executor that the entry concerns has ended it. Returns the entry and stops counting
   // its bytes. FAILED_PRECONDITION: there is no such entry, or it is concluded already.

@@ -50,6 +50,7 @@ class LogMerger {
   std::vector<LogNumber> TakeEnded();
 
   uint64_t version() const { return version_; }
+  bool any_ended() const { return !ended_.empty(); }
   size_t pending() const { return pending_.size(); }
   size_t early_ranges() const;
   // INTERNAL: an entry waits for nobody, or for a child that it does not concern. For tests.

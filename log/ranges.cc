@@ -48,7 +48,14 @@ void LogRangeSet::Add(LogNumber number) {
 
 void LogRangeSet::Add(LogRange range) {
   auto it = ranges_.upper_bound(range.first);
-  if (it != ranges_.begin() && std::prev(it)->second + 1 >= range.first) --it;
+  const bool alone = it == ranges_.end() || it->first > range.last + 1;
+  if (it != ranges_.begin() && std::prev(it)->second + 1 >= range.first) {
+    --it;
+    if (alone) {  // it only makes the range before it longer
+      it->second = std::max(it->second, range.last);
+      return;
+    }
+  }
   while (it != ranges_.end() && it->first <= range.last + 1) {
     range.first = std::min(range.first, it->first);
     range.last = std::max(range.last, it->second);
@@ -57,9 +64,9 @@ void LogRangeSet::Add(LogRange range) {
   ranges_.emplace_hint(it, range.first, range.last);
 }
 
-bool LogRangeSet::Contains(LogNumber number) const {
-  const auto after = ranges_.upper_bound(number);
-  return after != ranges_.begin() && std::prev(after)->second >= number;
+bool LogRangeSet::Covers(LogRange range) const {
+  const auto after = ranges_.upper_bound(range.first);
+  return after != ranges_.begin() && std::prev(after)->second >= range.last;
 }
 
 bool LogRangeSet::Meets(LogRange range) const {

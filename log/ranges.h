@@ -38,7 +38,9 @@ class LogRangeSet {
   void Add(LogNumber number);
   // Adds the numbers of `range`.
   void Add(LogRange range);
-  bool Contains(LogNumber number) const;
+  bool Contains(LogNumber number) const { return Covers({number, number}); }
+  // Whether all numbers of `range` are members.
+  bool Covers(LogRange range) const;
   // Whether any number of `range` is a member.
   bool Meets(LogRange range) const;
   // Removes and returns the first ranges, at most `most`.

@@ -41,6 +41,9 @@ TEST(LogRangesTest, ARandomSetHasTheNumbersThatWereAddedAndNotRemoved) {
     }
     const auto at = naive.lower_bound(range.first);
     ASSERT_EQ(set.Meets(range), at != naive.end() && *at <= range.last);
+    bool all = true;
+    for (LogNumber n = range.first; n <= range.last; ++n) all = all && naive.contains(n);
+    ASSERT_EQ(set.Covers(range), all);
     size_t count = 0;
     for (const LogRange& r : set.ToRanges()) count += r.last - r.first + 1;
     ASSERT_EQ(count, naive.size());

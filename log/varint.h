@@ -13,9 +13,17 @@
 
 namespace fairway {
 
+// Returns the end of what was written, at most kMaxVarintBytes.
+inline constexpr size_t kMaxVarintBytes = 10;
+inline char* PutVarint(uint64_t value, char* out) {
+  for (; value >= 0x80; value >>= 7) *out++ = static_cast<char>(value | 0x80);
+  *out++ = static_cast<char>(value);
+  return out;
+}
+
 inline void PutVarint(uint64_t value, std::string* out) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
+  char bytes[kMaxVarintBytes];
+  out->append(bytes, PutVarint(value, bytes));
 }
 
 constexpr size_t VarintBytes(uint64_t value) {

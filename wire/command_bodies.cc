@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodes commands as bodies of log entries, and decodes them.
 #include <cstddef>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,8 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include "base/planted.h"
+#include "wire/backwards_writer.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -25,15 +28,85 @@ class CommandArena {
   v1::Command* const message_ = google::protobuf::Arena::CreateMessage<v1::Command>(&arena_);
 };
 
+void Write(const GroupPart& part, int field, BackwardsWriter& out) {
+  using Part = v1::GroupPart;
+  using Shard = v1::LocalShard;
+  const size_t before = out.size();
+  for (const LocalShard& shard : std::views::reverse(part.shards)) {
+    const size_t before_shard = out.size();
+    out.Numbers(Shard::kDimsFieldNumber, shard.shape.dims);
+    out.Number(Shard::kDeviceFieldNumber, static_cast<uint64_t>(shard.device));
+    out.Number(Shard::kShardFieldNumber, static_cast<uint64_t>(shard.shard));
+    out.Nested(Part::kShardsFieldNumber, before_shard);
+  }
+  out.Bytes(Part::kMemoryKindFieldNumber, part.memory_kind);
+  out.Number(Part::kDtypeFieldNumber, static_cast<uint64_t>(part.dtype));
+  out.Number(Part::kGroupFieldNumber, part.group.value);
+  out.Nested(field, before);
+}
+
+void Write(const PrepareLaunch& in, BackwardsWriter& out) {
+  using Message = v1::PrepareLaunch;
+  for (const GroupPart& part : std::views::reverse(in.outputs))
+    Write(part, Message::kOutputsFieldNumber, out);
+  const auto inputs = [&](int field, auto number) {
+    const size_t before = out.size();
+    for (const ShardRefs& row : std::views::reverse(in.inputs)) {
+      for (const ShardRef ref : std::views::reverse(row)) out.Element(number(ref));
+    }
+    if (out.size() > before) out.Nested(field, before);
+  };
+  inputs(Message::kInputShardsFieldNumber,
+         [](ShardRef ref) { return static_cast<uint64_t>(ref.shard); });
+  inputs(Message::kInputGroupsFieldNumber, [](ShardRef ref) { return ref.group.value; });
+  out.Numbers(Message::kDevicesFieldNumber, in.devices);
+  out.Number(Message::kExecutableFieldNumber, in.executable.value);
+  out.Number(Message::kSeqFieldNumber, in.seq);
+  out.Number(Message::kNodeFieldNumber, in.node.value);
+  out.Nested(v1::Command::kPrepareLaunchFieldNumber, 0);
+}
+
+// Of an argument that has failed there is a status: ToProto has those.
+void Write(const Launch& in, BackwardsWriter& out) {
+  using Message = v1::Launch;
+  out.Number(Message::kAheadFieldNumber, in.ahead ? 1 : 0);
+  for (const ShardRef ref : std::views::reverse(in.inline_shards)) {
+    const size_t before = out.size();
+    out.Number(v1::ShardRef::kShardFieldNumber, static_cast<uint64_t>(ref.shard));
+    out.Number(v1::ShardRef::kGroupFieldNumber, ref.group.value);
+    out.Nested(Message::kInlineShardsFieldNumber, before);
+  }
+  if (!Planted(Bug::kDropKept)) out.Numbers(Message::kNonDonatableFieldNumber, in.non_donatable);
+  out.Number(Message::kGangFieldNumber, in.gang ? 1 : 0);
+  out.Number(Message::kLaunchIdFieldNumber, in.launch_id.value);
+  out.Number(Message::kNodeFieldNumber, in.node.value);
+  out.Nested(v1::Command::kLaunchFieldNumber, 0);
+}
+
+absl::Status TooLong(size_t bytes, size_t most) {
+  return Error(absl::StatusCode::kResourceExhausted,
+               "a command of {} bytes, a message has room for {}", bytes, most);
+}
+
+// The commands of which each gang has some.
+absl::StatusOr<std::string> Written(const auto& command, size_t most) {
+  BackwardsWriter out;
+  Write(command, out);
+  if (out.size() > most) return TooLong(out.size(), most);
+  return std::string(out.bytes());
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most) {
+  if (const auto* prepare = std::get_if<PrepareLaunch>(&command)) return Written(*prepare, most);
+  if (const auto* launch = std::get_if<Launch>(&command);
+      launch != nullptr && launch->failed.empty())
+    return Written(*launch, most);
   CommandArena arena;
   ToProto(command, arena.message());
   const size_t bytes = arena.message()->ByteSizeLong();
-  if (bytes > most)
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "a command of {} bytes, a message has room for {}", bytes, most);
+  if (bytes > most) return TooLong(bytes, most);
   std::string out(bytes, '\0');
   arena.message()->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(out.data()));
   return out;
@@ -102,9 +175,7 @@ absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most,
   EncodedCommand out =
       Install(message.install(), std::move(head),
               code ? SharedTail{install->code, install->code_crc} : SharedTail{last->bytes});
-  if (out.bytes() > most)
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "a command of {} bytes, a message has room for {}", out.bytes(), most);
+  if (out.bytes() > most) return TooLong(out.bytes(), most);
   return out;
 }
 

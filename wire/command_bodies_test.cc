@@ -2,6 +2,7 @@
 // What commands to many executors share.
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,54 @@ TEST(CommandBodies, ShareTheListOfManyMembers) {
   EXPECT_NE(*EncodeToSend(install, kMaxCommandBytes, &last)->tail.bytes, *bytes);
   install.code = std::make_shared<const std::string>(kSharedCodeBytes, 'x');
   EXPECT_EQ(EncodeToSend(install, kMaxCommandBytes, &last)->tail.bytes, install.code);
+}
+
+// What protobuf makes of a command.
+std::string BodyByProtobuf(const Command& command) {
+  v1::Command message;
+  ToProto(command, &message);
+  return message.SerializeAsString();
+}
+
+// The frequent ones are written without protobuf.
+TEST(CommandBodies, OfLaunchesAreThoseThatProtobufMakes) {
+  std::mt19937_64 random(3);
+  const auto number = [&] { return random() >> random() % 64; };
+  const auto few = [&](size_t most) { return random() % (most + 1); };
+  const auto int32 = [&] { return static_cast<int32_t>(number()); };
+  for (int i = 0; i < 2000; ++i) {
+    PrepareLaunch prepare;
+    prepare.node = NodeId(few(1) * number());
+    prepare.seq = few(1) * number();
+    prepare.executable = ExecutableId(few(1) * number());
+    for (size_t d = few(3); d > 0; --d) prepare.devices.push_back(int32());
+    prepare.inputs.resize(few(i == 0 ? 2000 : 3));
+    for (ShardRefs& row : prepare.inputs) {
+      for (size_t a = few(3); a > 0; --a) row.push_back({GroupId(number()), int32()});
+    }
+    for (size_t o = few(3); o > 0; --o) {
+      GroupPart& part = prepare.outputs.emplace_back(
+          GroupPart{GroupId(number()), static_cast<DType>(few(5)), std::string(few(2) * 70, 'm')});
+      for (size_t s = few(3); s > 0; --s) {
+        LocalShard& shard = part.shards.emplace_back(LocalShard{int32(), int32(), {}});
+        for (size_t d = few(3); d > 0; --d) shard.shape.dims.push_back(few(1) * number());
+      }
+    }
+    ASSERT_EQ(EncodeCommand(prepare).value(), BodyByProtobuf(prepare));
+    Launch launch;
+    launch.node = NodeId(few(1) * number());
+    launch.launch_id = LaunchId(few(1) * number());
+    launch.gang = few(1) == 1;
+    launch.ahead = few(1) == 1;
+    for (size_t a = few(3); a > 0; --a) launch.non_donatable.push_back(int32());
+    for (size_t s = few(3); s > 0; --s)
+      launch.inline_shards.push_back({GroupId(number()), int32()});
+    if (few(9) == 0) launch.failed.push_back({1, absl::AbortedError("why")});
+    ASSERT_EQ(EncodeCommand(launch).value(), BodyByProtobuf(launch));
+    const std::string body = EncodeCommand(prepare).value();
+    EXPECT_EQ(EncodeCommand(prepare, body.size() - 1).status().code(),
+              absl::StatusCode::kResourceExhausted);
+  }
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ absl::StatusOr<std::vector<Command>> CommandInbox::Take(std::string_view bytes) 
                              Name(entry.header.kind));
     FAIRWAY_ASSIGN_OR_RETURN(Command command, DecodeCommand(entry.body));
     out.push_back(std::move(command));
-    FAIRWAY_RETURN_IF_ERROR(follower_.Ended(entry.header.number, /*wakes=*/false));
   }
+  FAIRWAY_RETURN_IF_ERROR(follower_.Ended(fresh, /*wakes=*/false));
   return out;
 }
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a protobuf message without making one: for the few that are sent for each gang.
+#ifndef FAIRWAY_WIRE_BACKWARDS_WRITER_H_
+#define FAIRWAY_WIRE_BACKWARDS_WRITER_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <string_view>
+
+namespace fairway {
+
+// Writes from the last field to the first, so that the length of a nested message is known when its
+// turn comes. Leaves out fields that have their default, as proto3 does. A value of one call.
+class BackwardsWriter {
+ public:
+  BackwardsWriter() = default;
+  BackwardsWriter(const BackwardsWriter&) = delete;
+  BackwardsWriter& operator=(const BackwardsWriter&) = delete;
+
+  // A number or bool. A negative int32 has ten bytes, as protobuf's.
+  void Number(int field, uint64_t value) {
+    if (value == 0) return;
+    Varint(value);
+    Tag(field, 0);
+  }
+  void Bytes(int field, std::string_view bytes) {
+    if (bytes.empty()) return;
+    std::ranges::copy(bytes, Room(bytes.size()));
+    Nested(field, size() - bytes.size());
+  }
+  // An element of a packed list; Nested ends the list.
+  void Element(uint64_t value) { Varint(value); }
+  void Numbers(int field, std::ranges::bidirectional_range auto&& values) {
+    const size_t before = size();
+    for (const auto value : std::views::reverse(values)) Element(static_cast<uint64_t>(value));
+    if (size() > before) Nested(field, before);
+  }
+  // What was written since there were `before` bytes is a nested message, or a list.
+  void Nested(int field, size_t before) {
+    Varint(size() - before);
+    Tag(field, 2);
+  }
+
+  size_t size() const { return static_cast<size_t>(end_ - at_); }
+  std::string_view bytes() const { return {at_, size()}; }
+
+ private:
+  void Tag(int field, int type) { Varint(static_cast<uint64_t>(field) << 3 | type); }
+  void Varint(uint64_t value) {
+    if (value < 0x80) {  // as most are
+      *Room(1) = static_cast<char>(value);
+      return;
+    }
+    size_t bytes = 1;
+    for (uint64_t rest = value; rest >= 0x80; rest >>= 7) ++bytes;
+    char* to = Room(bytes);
+    for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
+    *to = static_cast<char>(value);
+  }
+  // Room for `bytes` before the rest.
+  char* Room(size_t bytes) {
+    if (static_cast<size_t>(at_ - begin_) < bytes) Grow(bytes);
+    return at_ -= bytes;
+  }
+  void Grow(size_t bytes) {
+    const size_t had = size(), all = 2 * static_cast<size_t>(end_ - begin_) + bytes;
+    auto larger = std::make_unique_for_overwrite<char[]>(all);
+    std::copy(at_, end_, larger.get() + (all - had));
+    heap_ = std::move(larger);
+    begin_ = heap_.get();
+    end_ = begin_ + all;
+    at_ = end_ - had;
+  }
+
+  char small_[512];
+  std::unique_ptr<char[]> heap_;  // in place of small_, once that is full
+  // Invariant: begin_ to end_ is small_ or heap_, and what was written is at_ to end_.
+  char* begin_ = small_;
+  char* end_ = small_ + sizeof(small_);
+  char* at_ = end_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WIRE_BACKWARDS_WRITER_H_
