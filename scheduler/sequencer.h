@@ -13,9 +13,10 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
+
+#include <absl/container/btree_set.h>
 
 #include "base/ids.h"
 #include "scheduler/gang_turns.h"
@@ -115,7 +116,7 @@ class Sequencer {
   std::map<NodeId, Known> waiting_;  // prepared, not launched
   // Those of waiting_ that have arrived and are no gangs. Invariant: no line is empty.
   struct Line {
-    std::set<std::pair<SessionId, NodeId>> nodes;
+    absl::btree_set<std::pair<SessionId, NodeId>> nodes;
     SessionId served;  // the session that had the last turn
     NodeId first;      // the one in firsts_; 0: none
     // The lowest node of the session that comes after `served`. The line must not be empty.
@@ -125,7 +126,7 @@ class Sequencer {
   // Invariant: has the next node of each line whose budget allows a launch. Lines share nothing, so
   // the order between them makes nobody wait.
   std::map<NodeId, Budget> firsts_;
-  GangTurns gang_turns_;             // has the gangs of waiting_ that have arrived
+  GangTurns gang_turns_;                    // has the gangs of waiting_ that have arrived
   std::map<NodeId, Known> running_;  // launched, not finished
   std::map<DeviceId, int> singles_;  // running launches on one device, by device; no count is 0
 };

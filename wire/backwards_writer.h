@@ -4,6 +4,7 @@
 #define FAIRWAY_WIRE_BACKWARDS_WRITER_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,11 +54,12 @@ class BackwardsWriter {
   void Varint(uint64_t value) {
     if (value < 0x80) {  // as most are
       *Room(1) = static_cast<char>(value);
-      return;
+    } else {
+      LongVarint(value);
     }
-    size_t bytes = 1;
-    for (uint64_t rest = value; rest >= 0x80; rest >>= 7) ++bytes;
-    char* to = Room(bytes);
+  }
+  void LongVarint(uint64_t value) {
+    char* to = Room((std::bit_width(value) + 6) / 7);
     for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
     *to = static_cast<char>(value);
   }

@@ -95,7 +95,7 @@ bool Cluster::MemoryRoom::MakeRoom(const Node& node) {
     if (lacks > 0) missing[need.device] = lacks;
   }
   std::vector<Island::Victim> victims;
-  const std::set<NodeId>& prepared = s.islands.at(node.island).prepared;
+  const auto& prepared = s.islands.at(node.island).prepared;
   for (auto it = prepared.rbegin(); it != prepared.rend() && *it > node.id && !missing.empty();
        ++it) {
     const Node& younger = *s.all_nodes.at(*it);

@@ -139,7 +139,8 @@ void Cluster::Nodes::Prepare(Node& node) {
   std::vector<std::vector<int32_t>> shards;  // of a receive, by participant
   const auto join = [&](ExecutorId id) {
     Executor& executor = s.executors.at(id);
-    executor.open.emplace(executor.next_seq, Executor::Open{node.id, node.participants.size()});
+    executor.open.emplace_hint(executor.open.end(), executor.next_seq,
+                               Executor::Open{node.id, node.participants.size()});
     node.participants.push_back({id, executor.next_seq++, false, absl::OkStatus()});
   };
   if (node.kind == NodeKind::kLaunch) {

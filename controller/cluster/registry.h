@@ -11,6 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include <absl/container/btree_map.h>
+#include <absl/container/btree_set.h>
+
 #include "base/ids.h"
 #include "base/planted.h"
 #include "base/status.h"
@@ -33,7 +36,7 @@ struct Executor {
     NodeId node;
     size_t participant = 0;  // this executor's index among the node's
   };
-  std::map<uint64_t, Open> open;  // by seq: prepared, and not reported as ended
+  absl::btree_map<uint64_t, Open> open;  // by seq: prepared, and not reported as ended
   struct Install {
     bool installed = false;
     std::map<SessionId, std::vector<Loaded::Waiter>> waiters;
@@ -44,7 +47,7 @@ struct Executor {
   // Sessions that have not been told all of an incarnation's loss. Until this is 0, its successor
   // gets no commands.
   size_t telling = 0;
-  std::map<uint64_t, Open> lost_open;
+  absl::btree_map<uint64_t, Open> lost_open;
   std::vector<ExecutableId> lost_installs;
   bool serves() const { return up && (telling == 0 || Planted(Bug::kServeTooSoon)); }
 };
@@ -60,7 +63,7 @@ struct Island {
   size_t sessions = 0;
   bool forgotten = false;  // sessions that know it still find it, but its name does not lead to it
   Sequencer sequencer{SequencerOptions{}};
-  std::set<NodeId> prepared;  // its prepared launches and receives
+  absl::btree_set<NodeId> prepared;  // its prepared launches and receives
   // Sessions that have not been told all of a loss there, each counted once per loss. Until this is
   // 0, nothing is prepared or launched.
   size_t telling = 0;

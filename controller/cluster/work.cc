@@ -302,7 +302,12 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
         again |= oldest && oldest->node == first.node && s.memory.MakeRoom(node);
       }
     }
-    if (!again) break;
+    if (!again) {
+      // What asked for this pump meanwhile has arrived, and is launched below.
+      if (island.victims.empty() && !s.admission.HasCandidates(island.id))
+        s.to_pump.erase(island.id);
+      break;
+    }
     if (s.units >= until) {
       s.to_pump.insert(island.id);
       break;
