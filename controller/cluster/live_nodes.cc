@@ -7,10 +7,6 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
-namespace {
-// Nodes, reads, or 16 devices, that are looked at.
-constexpr size_t kStepsPerUnit = 4, kDevicesPerStep = 16;
-}  // namespace
 
 void Cluster::LiveNodes::Charge(size_t steps) {
   steps_ += steps;

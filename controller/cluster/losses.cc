@@ -36,6 +36,7 @@ void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   for (const auto& [executable, install] : std::exchange(lost.installs, {}))
     lost.lost_installs.push_back(executable);
   island.victims.clear();
+  island.search = {};
   lost.dropped.clear();
   lost.frees.clear();
   s.losses.BeginLoss(

@@ -71,6 +71,20 @@ struct Island {
     uint64_t attempt = 0;  // of the node
   };
   std::vector<Victim> victims;
+  // The search for victims for `node`, the oldest that waits for memory: it goes through
+  // `prepared`, the youngest first, some at a time. Until it is over nothing is admitted or
+  // launched either.
+  struct Search {
+    NodeId node;                          // 0: there is no search
+    NodeId below;                         // nodes from here on were looked at
+    std::map<DeviceId, int64_t> missing;  // what the victims so far do not have
+    std::vector<Victim> victims;          // so far
+    bool for_tick = false;                // a tick asks for its end
+    bool in_vain = false;                 // it is over, for a tick: there are too few
+    uint64_t round = 0;                   // when that was found (MemoryRoom::rounds_)
+    bool under_way() const { return node && !in_vain; }
+  };
+  Search search;
   // Set while it is down for good: the error of work that comes to it.
   absl::Status gone;
   // The first node of a session that waits for memory there.

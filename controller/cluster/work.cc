@@ -264,7 +264,7 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
     return;
   }
   while (true) {
-    if (!s.memory.TakeVictims(island, until)) return;
+    if (!s.memory.MakeRoom(island, until)) return;
     // By session: bytes of the commands of those that are admitted. Few, as kAtOnce is.
     absl::InlinedVector<std::pair<SessionId, int64_t>, 4> planned;
     const std::vector<NodeId> admitted =
@@ -291,16 +291,19 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       break;
     }
     bool again = false;
-    for (const Admission::Shortage& first : s.admission.NewFirsts(island.id)) {
+    const std::vector<Admission::Shortage> fresh = s.admission.NewFirsts(island.id);
+    for (const Admission::Shortage& first : fresh) {
       s.Charge(1);
-      Node& node = *s.FindNode(first.node);
-      if (first.hopeless) {
-        s.nodes.Fail(node, s.memory.Exhausted(first, "it can never fit"), first.node);
-        again = true;
-      } else {
-        const auto oldest = s.admission.Oldest(island.id);
-        again |= oldest && oldest->node == first.node && s.memory.MakeRoom(node);
-      }
+      if (!first.hopeless) continue;
+      s.nodes.Fail(*s.FindNode(first.node), s.memory.Exhausted(first, "it can never fit"),
+                   first.node);
+      again = true;
+    }
+    const auto oldest = fresh.empty() ? std::nullopt : s.admission.Oldest(island.id);
+    if (oldest &&
+        std::ranges::any_of(fresh, [&](const auto& first) { return first.node == oldest->node; })) {
+      s.memory.BeginSearch(island, *s.FindNode(oldest->node));
+      again = true;
     }
     if (!again) break;
     if (s.units >= until) {

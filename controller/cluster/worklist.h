@@ -34,6 +34,9 @@ inline constexpr uint64_t kNamedShardsPerUnit = 2;
 // Also 4 ends that a report tells, and 4 KiB that go with a command or come with a report.
 inline constexpr uint64_t kEndsPerUnit = 4;
 inline constexpr uint64_t kBytesPerUnit = 4096;
+// Looks at nodes, or what they read: each is a step, and so are 16 of their devices.
+inline constexpr size_t kStepsPerUnit = 4;
+inline constexpr size_t kDevicesPerStep = 16;
 // The units that one session may use before the next one has its slice.
 inline constexpr uint64_t kSliceUnits = 125;
 // A node of more pieces than this is prepared alone.
