@@ -129,7 +129,9 @@ void Cluster::Nodes::EndWith(Node& node, absl::Status result) {
 void Cluster::Nodes::Fail(Node& node, const absl::Status& status, NodeId cause) {
   const bool prepared = node.state == NodeState::kPrepared;
   if (prepared && node.kind == NodeKind::kReceive) {
-    TakeBack({node.id}, status);  // its bytes may be on their way to other executors
+    // Its bytes may be on their way to other executors, so what receives them goes before it.
+    TakingBack taking{status, {{node.id, node.attempt}}, {}};
+    GoOnTakingBack(taking, UINT64_MAX);
   } else if (prepared) {
     Cancel(node, status);
   }

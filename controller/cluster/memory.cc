@@ -171,10 +171,12 @@ bool Cluster::MemoryRoom::MakeRoom(Island& island, uint64_t until) {
   for (bool first = true; !island.victims.empty() && (first || s.units < until); first = false) {
     s.Charge(1);
     const Island::Victim victim = island.victims.back();
+    Node* const node = s.FindNode(victim.node);
+    // If it is not over, its session goes on with it.
+    if (node != nullptr && node->attempt == victim.attempt &&
+        !s.nodes.TakeBack(*node, absl::AbortedError("an older node needs the memory")))
+      break;
     island.victims.pop_back();
-    const Node* node = s.FindNode(victim.node);
-    if (node != nullptr && node->attempt == victim.attempt)
-      s.nodes.TakeBack({victim.node}, absl::AbortedError("an older node needs the memory"));
   }
   if (!island.victims.empty()) s.to_pump.insert(island.id);
   return island.victims.empty();

@@ -82,9 +82,10 @@ struct Node {
   bool has_memory() const {
     return state == NodeState::kPrepared || state == NodeState::kLaunched || had_memory;
   }
-  uint64_t attempt = 0;    // how often it was taken back
-  uint64_t submitted = 0;  // its number among all submissions to the lines for memory
-  absl::Status failure;    // set when one of its executors was lost while it ran
+  bool taken_back = false;  // a TakingBack of its session is about to take it back
+  uint64_t attempt = 0;     // how often it was taken back
+  uint64_t submitted = 0;   // its number among all submissions to the lines for memory
+  absl::Status failure;     // set when one of its executors was lost while it ran
   // The failure of a receive, or of a launch over several executors, because the peer went away or
   // before its inputs were known to have ended. If a lost executor or a failed input caused it,
   // that cause is told first.

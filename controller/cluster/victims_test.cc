@@ -112,6 +112,35 @@ TEST_F(VictimsTest, RoomIsMadeByTheLastOnesThatAreLookedAt) {
   EXPECT_EQ(cancelled, 10);
 }
 
+// Copies of what the victim makes are prepared elsewhere. They are taken back before it, and are
+// queued again after it.
+TEST_F(VictimsTest, WhatReadsAVictimIsTakenBackInSeveralTurns) {
+  Fill(kMemory / 2, 5);
+  Prepare(1, 5);
+  const uint64_t result = next_array_ - 1;
+  for (uint64_t i = 0; i < kPreparedNodes / 4; ++i) {
+    cluster.arrays().Copy(session, {result}, {{2}}, std::nullopt, CopySemantics::kAlwaysCopy,
+                          {next_array_++}, [](const auto&) {});
+    Turns();
+  }
+  actions.Take();
+  Provide();
+  EXPECT_TRUE(actions.turn_wanted);
+  ExpectTheNeighbourIsServed();
+  EXPECT_TRUE(actions.turn_wanted);
+  ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  Turns();
+  const auto lines = actions.Take();
+  const auto first = [&](const std::string& text) {
+    return std::ranges::find_if(lines, [&](const auto& line) { return line.starts_with(text); });
+  };
+  const auto victim = first(fmt::format("e{} <- cancel n", island_));
+  const auto again = first(fmt::format("e{} <- receive n", b));
+  EXPECT_LT(victim - lines.begin(), again - lines.begin());
+  EXPECT_NE(again, lines.end());
+  EXPECT_NE(first(fmt::format("e{} <- receive n{} ", island_, late_)), lines.end());
+}
+
 // Much runs that was there before it, on other devices, and does not help. How much of it a tick
 // looks at is bounded and counts; what else is under way is found out in turns.
 TEST_F(VictimsTest, OfWhatRunsATickLooksAtSome) {

@@ -19,7 +19,8 @@
 
 namespace fairway {
 namespace {
-// Of an ending, and for those that wait for code, between two looks at the unit count.
+// Of an ending or a taking back, and for those that wait for code, between two looks at the unit
+// count.
 constexpr uint64_t kEndingUnits = 32, kLoadedUnits = 32;
 }  // namespace
 
@@ -140,6 +141,12 @@ void Cluster::Work::DoItem(SessionId session, Worklist& list) {
   if (!list.endings.empty()) {
     const uint64_t until = s.units + std::min(kEndingUnits, s.options.turn_units);
     if (s.nodes.GoOnEnding(*list.endings.front(), until)) list.endings.pop_front();
+  } else if (!list.taking_back.empty()) {
+    const uint64_t until = s.units + std::min(kEndingUnits, s.options.turn_units);
+    if (s.nodes.GoOnTakingBack(list.taking_back.front(), until)) {
+      list.taking_back.pop_front();
+      --s.nodes.taking_back;
+    }
   } else if (!list.losses.empty()) {
     s.losses.GoOnLoss(session, list);
   } else if (!list.held.empty()) {
@@ -282,7 +289,8 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
     for (const NodeId id : admitted) {
       Node& node = *s.FindNode(id);
       if (id == island.room_made_for) island.room_made_for = NodeId();
-      s.losses.open_losses > 0 ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
+      const bool open = s.losses.open_losses > 0 || s.nodes.taking_back > 0;
+      open ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
     }
     s.Charge(kAtOnce / 8 + s.admission.TakeSteps() / kShardsPerUnit);
     if (s.admission.HasCandidates(island.id)) {
