@@ -195,6 +195,7 @@ bool Cluster::MemoryRoom::HasVictims(Island& island, const Node& oldest, uint64_
 }
 
 void Cluster::MemoryRoom::CountLeaving(Group& group) {
+  if (live_ && WillBeGivenBack(group)) live_->GivenUp(group);
   const bool leaving = (group.charged || group.reserved) && group.queued_readers == 0 &&
                        (group.handle_refs == 0 || group.all_deleted());
   if (std::exchange(group.leaving, leaving) == leaving) return;

@@ -180,5 +180,48 @@ TEST_F(VictimsTest, OfWhatRunsATickLooksAtSome) {
         Contains(::testing::HasSubstr(fmt::format("watched {}: RESOURCE_EXHAUSTED", token))));
 }
 
+// A client gives an array up after some turns of the search for what is under way.
+class GivenUpTest : public ShortTurnsTest, public ::testing::WithParamInterface<int> {};
+
+// A copy to another island reads the array, and will free its memory when it ends.
+TEST_P(GivenUpTest, AnArrayThatIsGivenUpWhileNodesAreLookedAtIsCountedOn) {
+  Start(1024);
+  const auto put =
+      cluster.arrays().Put(session, 1, {DType::kF32, Shape{{200}}, Sharding::SingleDevice(0)}, {0});
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(800)));
+  RunTurns();
+  End(a, put->upload.value);
+  RunTurns();
+  ASSERT_TRUE(cluster.arrays()
+                  .Copy(session, {1}, {{2}}, std::nullopt, CopySemantics::kAlwaysCopy, {2})
+                  .ok());
+  RunTurns();
+  const SessionId other = actions.Open(cluster);
+  const auto waits =
+      cluster.arrays().Put(other, 3, {DType::kF32, Shape{{200}}, Sharding::SingleDevice(0)}, {0});
+  cluster.arrays().ProvideUpload(waits->upload, 0, BytesRef(Blob::Make(800)));
+  cluster.arrays().Watch(other, 9, {3});
+  for (const int64_t now : {0, 2000}) {
+    RunTurns();
+    actions.Take();
+    cluster.Tick(now);
+  }
+  for (int turns = 0; turns < GetParam(); ++turns) {
+    if (std::exchange(actions.turn_wanted, false)) cluster.Turn();
+  }
+  ASSERT_TRUE(cluster.arrays().Destruct(session, {1}).ok());
+  for (const int64_t now : {2100, 2200, 2300}) {
+    RunTurns();
+    cluster.Tick(now);
+  }
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ::testing::IsEmpty());
+  End(b, put->upload.value + 1);
+  RunTurns();
+  EXPECT_THAT(actions.Take(),
+              Contains(StartsWith(fmt::format("e1 <- receive n{} ", waits->upload))));
+}
+INSTANTIATE_TEST_SUITE_P(Turns, GivenUpTest, ::testing::Range(0, 12));
+
 }  // namespace
 }  // namespace fairway
