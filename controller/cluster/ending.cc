@@ -232,7 +232,7 @@ void Cluster::Nodes::TakeOut(Node& node, Session* session) {
   has.nodes.erase(node.id);
   --has.stakes.at(node.island).nodes;
   std::unique_ptr<Node> ended = std::move(s.all_nodes.extract(node.id).mapped());
-  if (ended->pieces.size() > kLargePieces) --s.islands.at(ended->island).large;
+  if (ended->large) --s.islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
       s.programs.retired.contains(ended->executable->id))
     s.programs.Forget(ended->executable->id);

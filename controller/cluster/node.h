@@ -73,6 +73,7 @@ struct Node {
   bool after_inputs = false;  // it is queued only when its inputs have ended
   // A launch that has not got all its inputs and outputs yet (new_launch.h): nothing moves it.
   bool making = false;
+  bool large = false;      // it is prepared and launched alone; Island::large counts it
   bool abandoned = false;  // a launch: all participants that had not ended were told to abandon it
   bool held() const {
     return state == NodeState::kWaiting && open_blobs == 0 && !stores && !making;

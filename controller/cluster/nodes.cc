@@ -62,8 +62,13 @@ Node& Cluster::Nodes::Insert(Session& session, Making::Made made) {
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
   Weigh(session, node, RecordBytesOf(s.groups.Insert(std::move(made.group))));
-  if (node.pieces.size() > kLargePieces) ++s.islands.at(node.island).large;
+  if (node.pieces.size() > kLargePieces) CountLarge(node);
   return node;
+}
+
+void Cluster::Nodes::CountLarge(Node& node) {
+  node.large = true;
+  ++s.islands.at(node.island).large;
 }
 
 void Cluster::Nodes::Weigh(Session& session, Node& node, size_t more) {

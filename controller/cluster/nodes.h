@@ -40,6 +40,8 @@ class Cluster::Nodes {
   // with it: its outputs' records too, until it ends. So a session that works ahead waits before it
   // is refused anything.
   static void Weigh(Session& session, Node& node, size_t more = 0);
+  // From now on its island goes on with one node at a time, until this one has ended.
+  void CountLarge(Node& node);
   // Puts a node and its group into the tables. The caller must enqueue the node.
   Node& Insert(Session& session, Making::Made made);
   // Adds a group to what a new node reads.

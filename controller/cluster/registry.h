@@ -107,7 +107,7 @@ struct Island {
   NodeId room_made_for;
   // Since when a node has waited for room for its commands (Commands::Tick).
   std::map<NodeId, int64_t> held_since;
-  size_t large = 0;       // nodes there with many pieces
+  size_t large = 0;       // nodes there with many pieces or values (Node::large)
   uint64_t moves = 0;     // grows when memory is given back, and when a node gets some
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
   NodeId last_given_up;   // the last of these

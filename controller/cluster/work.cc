@@ -319,12 +319,17 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       break;
     }
   }
-  const std::vector<Grant> grants = island.sequencer.Step(kAtOnce);
-  s.Charge(island.sequencer.TakeSteps() / kShardsPerUnit);
-  for (const Grant& grant : grants) {
-    if (Node* node = s.FindNode(grant.node)) s.launches.DoLaunch(*node, grant.launch_id);
+  const size_t most = island.large > 0 ? 1 : kAtOnce;
+  for (size_t granted = 0; granted < kAtOnce && (granted == 0 || s.units < until);
+       granted += most) {
+    const std::vector<Grant> grants = island.sequencer.Step(most);
+    s.Charge(island.sequencer.TakeSteps() / kShardsPerUnit);
+    for (const Grant& grant : grants) {
+      if (Node* node = s.FindNode(grant.node)) s.launches.DoLaunch(*node, grant.launch_id);
+    }
+    if (grants.size() < most) return;
   }
-  if (grants.size() == kAtOnce) s.to_pump.insert(island.id);
+  s.to_pump.insert(island.id);
 }
 
 }  // namespace fairway

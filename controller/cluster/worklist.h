@@ -39,8 +39,14 @@ inline constexpr size_t kStepsPerUnit = 4;
 inline constexpr size_t kDevicesPerStep = 16;
 // The units that one session may use before the next one has its slice.
 inline constexpr uint64_t kSliceUnits = 125;
-// A node of more pieces than this is prepared alone.
+// A node of more pieces than this, or a launch of more arguments and results, is prepared alone. So
+// such a launch goes.
 inline constexpr size_t kLargePieces = 32;
+inline constexpr size_t kLargeValues = 256;
+// To prepare a launch, or to launch it, takes a unit for so many of them, and for so many of their
+// shards in one command.
+inline constexpr size_t kValuesPerUnit = 8;
+inline constexpr size_t kLaunchShardsPerUnit = 32;
 
 // A failed output of a sequence whose other outputs are good.
 struct FailedOutput {
