@@ -142,10 +142,11 @@ std::vector<Grant> Sequencer::Step(size_t most) {
   return grants;
 }
 
-std::vector<NodeId> Sequencer::Running() const {
+std::vector<NodeId> Sequencer::Running(NodeId from, size_t most) const {
   std::vector<NodeId> out;
-  out.reserve(running_.size());
-  for (const auto& [node, launch] : running_) out.push_back(node);
+  out.reserve(std::min(running_.size(), most));
+  for (auto it = running_.lower_bound(from); it != running_.end() && out.size() < most; ++it)
+    out.push_back(it->first);
   return out;
 }
 

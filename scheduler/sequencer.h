@@ -71,8 +71,8 @@ class Sequencer {
   // most `most`; if there are that many, there may be more.
   std::vector<Grant> Step(size_t most = SIZE_MAX);
 
-  // The nodes that are granted and not finished.
-  std::vector<NodeId> Running() const;
+  // The nodes that are granted and not finished, in order: the first `most` from node `from` on.
+  std::vector<NodeId> Running(NodeId from = NodeId(), size_t most = SIZE_MAX) const;
 
   // Devices and lines that it has looked at since the last call.
   size_t TakeSteps() { return gang_turns_.TakeSteps(); }

@@ -129,7 +129,9 @@ void Cluster::Nodes::EndWith(Node& node, absl::Status result) {
 void Cluster::Nodes::Fail(Node& node, const absl::Status& status, NodeId cause) {
   const bool prepared = node.state == NodeState::kPrepared;
   if (prepared && node.kind == NodeKind::kReceive) {
-    TakeBack({node.id}, status);  // its bytes may be on their way to other executors
+    // Its bytes may be on their way to other executors, so what receives them goes before it.
+    TakingBack taking{status, {{node.id, node.attempt}}, {}};
+    GoOnTakingBack(taking, UINT64_MAX);
   } else if (prepared) {
     Cancel(node, status);
   }
@@ -230,7 +232,7 @@ void Cluster::Nodes::TakeOut(Node& node, Session* session) {
   has.nodes.erase(node.id);
   --has.stakes.at(node.island).nodes;
   std::unique_ptr<Node> ended = s.all_nodes.Take(node.id);
-  if (ended->pieces.size() > kLargePieces) --s.islands.at(ended->island).large;
+  if (ended->large) --s.islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
       s.programs.retired.contains(ended->executable->id))
     s.programs.Forget(ended->executable->id);

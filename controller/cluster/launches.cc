@@ -55,6 +55,8 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   Executor& executor = s.executors.at(part.executor);
   const ExecutableSpec& spec = *node.executable;
   const CodeLayout::Part& here = node.layout->parts[participant];
+  const size_t values = node.inputs.size() + node.outputs.size();
+  s.Charge(values / kValuesPerUnit + values * here.positions.size() / kLaunchShardsPerUnit);
   PrepareLaunch command;
   command.node = node.id;
   command.seq = part.seq;
@@ -94,6 +96,7 @@ void Cluster::Launches::MaybeArrived(Node& node) {
 void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   if (node.state != NodeState::kPrepared && !Planted(Bug::kLaunchTwice)) return;
   if (node.state == NodeState::kPrepared) s.nodes.Move(node, NodeState::kLaunched);
+  s.Charge((node.inputs.size() + node.outputs.size()) / kValuesPerUnit);
   node.launch_id = launch_id;
   Launch command;
   command.node = node.id;

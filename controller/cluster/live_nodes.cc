@@ -7,10 +7,6 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
-namespace {
-// Nodes, reads, or 16 devices, that are looked at.
-constexpr size_t kStepsPerUnit = 4, kDevicesPerStep = 16;
-}  // namespace
 
 void Cluster::LiveNodes::Charge(size_t steps) {
   steps_ += steps;
@@ -83,7 +79,7 @@ bool Cluster::LiveNodes::Moves(IslandId island) const {
 
 void Cluster::LiveNodes::CountMemory(const Node& node) {
   if (!node.held() && node.kind != NodeKind::kFetch && node.has_memory())
-    Count(node, node.island, node.reservations);
+    Count(node.id, node.session, node.island, node.reservations);
 }
 
 void Cluster::LiveNodes::CountReads() {
@@ -97,21 +93,34 @@ void Cluster::LiveNodes::CountReads() {
     // Of what lies on the node's island, its own memory tells all.
     const bool own =
         node->island == group.island && !node->held() && node->kind != NodeKind::kFetch;
-    if (!own && WillBeGivenBack(group)) Count(*node, group.island, group.places);
+    if (own || group.stored != nullptr) continue;
+    if (WillBeGivenBack(group)) {
+      Count(node->id, node->session, group.island, group.places);
+    } else if (const auto [first, fresh] = held_.try_emplace(group.id, node->id); !fresh) {
+      first->second = std::min(first->second, node->id);
+    }
   }
   if (count.read >= all) counts_.pop_front();
 }
 
+void Cluster::LiveNodes::GivenUp(const Group& group) {
+  const auto reader = held_.find(group.id);
+  if (reader == held_.end()) return;
+  Count(reader->second, group.session, group.island, group.places);
+  held_.erase(reader);
+}
+
 template <typename Places>
-void Cluster::LiveNodes::Count(const Node& node, IslandId island, const Places& places) {
+void Cluster::LiveNodes::Count(NodeId node, SessionId session, IslandId island,
+                               const Places& places) {
   Charge(places.size() / kDevicesPerStep);
   const auto keep_first = [&](auto& firsts, const auto& key) {
-    const auto [first, fresh] = firsts.try_emplace(key, node.id);
-    if (!fresh) first->second = std::min(first->second, node.id);
+    const auto [first, fresh] = firsts.try_emplace(key, node);
+    if (!fresh) first->second = std::min(first->second, node);
     return fresh;
   };
   for (const auto& place : places) keep_first(on_device_, place.device);
-  if (keep_first(on_island_, std::pair(island, node.session))) Wake(island);
+  if (keep_first(on_island_, std::pair(island, session))) Wake(island);
 }
 
 void Cluster::LiveNodes::Wake(Blocker blocker) {

@@ -26,7 +26,7 @@ namespace fairway {
 //
 // Nodes go on meanwhile. One that has moved is looked at again, so a node that is live when the
 // search is over has been found. One that was live before and is not any more may have been found,
-// too. A group that its client gives up later than its reader was looked at is not counted on.
+// too. A group that its client gives up meanwhile is counted on, whenever its reader was looked at.
 class Cluster::LiveNodes {
  public:
   explicit LiveNodes(State& state) : s(state) {}
@@ -38,6 +38,8 @@ class Cluster::LiveNodes {
   void Moved(NodeId node) {
     if (node < next_) looks_.push_back({node, 0});
   }
+  // No client holds the group any more, so its last reader frees it.
+  void GivenUp(const Group& group);
   // It has begun to look at nodes up to this one.
   NodeId next() const { return next_; }
   // Whether the end of a live node below `before` may free memory on the device, or, if it is of
@@ -61,7 +63,7 @@ class Cluster::LiveNodes {
   void CountMemory(const Node& node);
   void CountReads();
   template <typename Places>
-  void Count(const Node& node, IslandId island, const Places& places);
+  void Count(NodeId node, SessionId session, IslandId island, const Places& places);
   // Has the nodes that wait for it looked at again.
   void Wake(Blocker blocker);
   void LookAtWoken();
@@ -76,6 +78,8 @@ class Cluster::LiveNodes {
   // The first live nodes that hold memory there.
   absl::btree_map<DeviceId, NodeId> on_device_;
   absl::btree_map<std::pair<IslandId, SessionId>, NodeId> on_island_;
+  // Groups that live nodes read and clients hold: the first of these nodes.
+  absl::btree_map<GroupId, NodeId> held_;
   size_t steps_ = 0;  // not charged yet
   State& s;           // the state that this is a part of
 };

@@ -36,6 +36,7 @@ void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   for (const auto& [executable, install] : std::exchange(lost.installs, {}))
     lost.lost_installs.push_back(executable);
   island.victims.clear();
+  island.search = {};
   lost.dropped.clear();
   lost.frees.clear();
   s.losses.BeginLoss(
@@ -101,6 +102,8 @@ void Cluster::Losses::FinishLosses(SessionId session) {
   while (!list.losses.empty()) {
     for (; !list.endings.empty(); list.endings.pop_front())
       s.nodes.GoOnEnding(*list.endings.front(), UINT64_MAX);
+    for (; !list.taking_back.empty(); list.taking_back.pop_front(), --s.nodes.taking_back)
+      s.nodes.GoOnTakingBack(list.taking_back.front(), UINT64_MAX);
     GoOnLoss(session, list);
   }
 }
@@ -146,9 +149,11 @@ void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {
       for (int i = 0; i < kFew && s.units < until && !loss.again.empty(); ++i) {
         const Loss::Again again = loss.again.back();
         loss.again.pop_back();
-        const Node* node = s.FindNode(again.node);
-        if (node != nullptr && node->attempt == again.attempt)
-          s.nodes.TakeBack({again.node}, loss.executors.begin()->second.status);
+        Node* const node = s.FindNode(again.node);
+        // What is left of it comes before the rest of the loss.
+        if (node != nullptr && node->attempt == again.attempt &&
+            !s.nodes.TakeBack(*node, loss.executors.begin()->second.status))
+          break;
       }
       if (loss.again.empty()) loss.phase = Loss::Phase::kDone;
       break;
@@ -313,7 +318,8 @@ void Cluster::Losses::GoOnDropping(uint64_t until) {
 }
 
 void Cluster::Losses::AfterLosses(Node& node) {
-  if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return s.nodes.Prepare(node);
+  if (node.kind != NodeKind::kReceive || !(HasLosses(node.session) || s.nodes.ReadsTakenBack(node)))
+    return s.nodes.Prepare(node);
   for (const Reservation& r : node.reservations) s.admission.Release(r.device, r.total());
   s.parked.insert(node.id);
   s.worklists.at(node.session).held.push_back(node.id);

@@ -37,7 +37,7 @@ class Cluster::Losses {
   // Tells the session the rest of all losses now, in this turn.
   void FinishLosses(SessionId session);
   // Prepares an admitted node. If it takes something that a loss still open to its session may
-  // concern, parks it until the session has been told all.
+  // concern, or that is being taken back, parks it until that is over.
   void AfterLosses(Node& node);
   // Looks again at some of the parked nodes.
   void Unpark();

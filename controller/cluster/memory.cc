@@ -12,6 +12,11 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
+namespace {
+// Steps (kStepsPerUnit) of a search for victims that any turn does, and those of a look at what
+// runs.
+constexpr size_t kLeastSteps = 16, kMostRunning = 1000;
+}  // namespace
 
 void AddReservation(Reservations& list, DeviceId device, int64_t output, int64_t temp,
                     size_t position) {
@@ -55,6 +60,7 @@ SharedVector<MemoryNeed> NeedsOf(const Reservations& reservations) {
 Cluster::MemoryRoom::Held Cluster::MemoryRoom::HeldOn(DeviceId device) const {
   Held held;
   const Executor& executor = *s.ExecutorOf(device);
+  s.Charge(s.holdings.size() / kStepsPerUnit);
   for (const auto& [session, has] : s.holdings) {
     const auto stake = has.stakes.find(executor.island);
     if (stake == has.stakes.end()) continue;
@@ -66,12 +72,23 @@ Cluster::MemoryRoom::Held Cluster::MemoryRoom::HeldOn(DeviceId device) const {
 }
 
 std::string Cluster::MemoryRoom::WhoHolds(const Held& held, SessionId asking) {
+  // Those that hold most. It goes into the error of each node that fails.
+  constexpr size_t kNamed = 8;
+  std::vector<std::pair<SessionId, std::pair<int64_t, int>>> most(held.begin(), held.end());
+  const size_t named = std::min(kNamed, most.size());
+  std::ranges::partial_sort(
+      most, most.begin() + static_cast<ptrdiff_t>(named), [](const auto& a, const auto& b) {
+        return a.second.first != b.second.first ? a.second.first > b.second.first
+                                                : a.first < b.first;
+      });
   std::string text;
-  for (const auto& [session, sum] : held) {
+  for (size_t i = 0; i < named; ++i) {
+    const auto& [session, sum] = most[i];
     text +=
         fmt::format("{}session {}{} holds {} bytes in {} shard buffers", text.empty() ? "" : ", ",
                     session, session == asking ? " (this one)" : "", sum.first, sum.second);
   }
+  if (named < most.size()) text += fmt::format(", and {} others hold less", most.size() - named);
   return text.empty() ? "no session holds any" : text;
 }
 
@@ -88,52 +105,97 @@ absl::Status Cluster::MemoryRoom::Exhausted(const Admission::Shortage& shortage,
       s.Where(node.island), shortage.limit, shortage.used, why);
 }
 
-bool Cluster::MemoryRoom::MakeRoom(const Node& node) {
-  std::map<DeviceId, int64_t> missing;
+void Cluster::MemoryRoom::BeginSearch(Island& island, const Node& node) {
+  island.search = {};
+  island.search.node = node.id;
+  island.search.below = NodeId(UINT64_MAX);
+  s.Charge(1 + node.reservations.size() / (kDevicesPerStep * kStepsPerUnit));
   for (const MemoryNeed& need : Needs(node)) {
     const int64_t lacks = need.bytes - s.admission.room(need.device);
-    if (lacks > 0) missing[need.device] = lacks;
+    if (lacks > 0) island.search.missing[need.device] = lacks;
   }
-  std::vector<Island::Victim> victims;
-  const auto& prepared = s.islands.at(node.island).prepared;
-  for (auto it = prepared.rbegin(); it != prepared.rend() && *it > node.id && !missing.empty();
-       ++it) {
-    const Node& younger = *s.all_nodes.at(*it);
+  s.to_pump.insert(island.id);
+}
+
+bool Cluster::MemoryRoom::Lacks(const Node& node) const {
+  const SharedVector<MemoryNeed> needs = Needs(node);
+  return std::any_of(needs.begin(), needs.end(), [&](const MemoryNeed& need) {
+    return need.bytes > s.admission.room(need.device);
+  });
+}
+
+bool Cluster::MemoryRoom::Search(Island& island, uint64_t until) {
+  Island::Search& search = island.search;
+  auto it = island.prepared.lower_bound(search.below);
+  size_t steps = 0;
+  while (!search.missing.empty() && it != island.prepared.begin() && *std::prev(it) > search.node) {
+    if (steps >= kLeastSteps && s.units + steps / kStepsPerUnit >= until) {
+      s.Charge(steps / kStepsPerUnit);
+      s.to_pump.insert(island.id);
+      return false;
+    }
+    const Node& younger = *s.all_nodes.at(*--it);
+    search.below = younger.id;
     bool helps = false;
     for (const Reservation& r : younger.reservations) {
-      const auto lacks = missing.find(r.device);
-      if (lacks == missing.end() || r.total() == 0) continue;
+      const auto lacks = search.missing.find(r.device);
+      if (lacks == search.missing.end() || r.total() == 0) continue;
       helps = true;
-      if ((lacks->second -= r.total()) <= 0) missing.erase(lacks);
+      if ((lacks->second -= r.total()) <= 0) search.missing.erase(lacks);
     }
-    if (helps) victims.push_back({younger.id, younger.attempt});
+    if (helps) search.victims.push_back({younger.id, younger.attempt});
+    steps += 1 + younger.reservations.size() / kDevicesPerStep;
   }
-  s.Charge(victims.size() / 16);
-  if (!missing.empty()) return false;
-  // Younger nodes first, so that readers go before the nodes that they read.
-  Island& island = s.islands.at(node.island);
-  island.victims.assign(victims.rbegin(), victims.rend());
-  island.room_made_for = node.id;
-  // The victims may fit again beside it if more memory comes back, so it goes before them.
-  s.admission.ServeNext(node.island, node.session);
-  s.to_pump.insert(node.island);
+  s.Charge(steps / kStepsPerUnit);
+  Node* const node = s.FindNode(search.node);
+  if (node == nullptr || node->state != NodeState::kQueued || !Lacks(*node)) {
+    search = {};  // it has ended, or fits
+  } else if (!search.missing.empty()) {
+    search.in_vain = search.for_tick;
+    search.round = rounds_;
+    if (!search.for_tick) search = {};
+  } else {
+    // Younger nodes first, so that readers go before the nodes that they read.
+    island.victims.assign(search.victims.rbegin(), search.victims.rend());
+    island.room_made_for = search.node;
+    search = {};
+    // The victims may fit again beside it if more memory comes back, so it goes before them.
+    s.admission.ServeNext(island.id, node->session);
+    s.to_pump.insert(island.id);
+  }
   return true;
 }
 
-bool Cluster::MemoryRoom::TakeVictims(Island& island, uint64_t until) {
-  while (!island.victims.empty() && s.units < until) {
+bool Cluster::MemoryRoom::MakeRoom(Island& island, uint64_t until) {
+  if (island.search.under_way() && !Search(island, until)) return false;
+  for (bool first = true; !island.victims.empty() && (first || s.units < until); first = false) {
     s.Charge(1);
     const Island::Victim victim = island.victims.back();
+    Node* const node = s.FindNode(victim.node);
+    // If it is not over, its session goes on with it.
+    if (node != nullptr && node->attempt == victim.attempt &&
+        !s.nodes.TakeBack(*node, absl::AbortedError("an older node needs the memory")))
+      break;
     island.victims.pop_back();
-    const Node* node = s.FindNode(victim.node);
-    if (node != nullptr && node->attempt == victim.attempt)
-      s.nodes.TakeBack({victim.node}, absl::AbortedError("an older node needs the memory"));
   }
   if (!island.victims.empty()) s.to_pump.insert(island.id);
   return island.victims.empty();
 }
 
+bool Cluster::MemoryRoom::HasVictims(Island& island, const Node& oldest, uint64_t until) {
+  if (!island.victims.empty()) return true;
+  const bool asked = island.search.node == oldest.id &&
+                     (island.search.under_way() || rounds_ <= island.search.round + 1);
+  if (!asked) BeginSearch(island, oldest);
+  island.search.for_tick = true;
+  if (island.search.under_way() && !Search(island, until)) return true;
+  // What takes no turns is found out again by the next tick.
+  if (!asked) island.search = {};
+  return !island.victims.empty();
+}
+
 void Cluster::MemoryRoom::CountLeaving(Group& group) {
+  if (live_ && WillBeGivenBack(group)) live_->GivenUp(group);
   const bool leaving = (group.charged || group.reserved) && group.queued_readers == 0 &&
                        (group.handle_refs == 0 || group.all_deleted());
   if (std::exchange(group.leaving, leaving) == leaving) return;
@@ -158,15 +220,28 @@ bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, NodeId b
   return live_->WillFree(before, first.device, island.id, first.session);
 }
 
-bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, NodeId before,
-                                     const Island& island) const {
-  if (Planted(Bug::kGiveUpEarly)) return false;
-  const std::vector<NodeId> running = island.sequencer.Running();
-  return std::any_of(running.begin(), running.end(), [&](NodeId id) {
+Cluster::MemoryRoom::Helper Cluster::MemoryRoom::FirstHelper(const Admission::Shortage& first,
+                                                             NodeId from,
+                                                             const Island& island) const {
+  if (Planted(Bug::kGiveUpEarly)) return {};
+  size_t steps = 0;
+  Helper helper;
+  for (const NodeId id : island.sequencer.Running(from, kMostRunning + 1)) {
+    if (steps >= kMostRunning) {
+      helper = {id, false};
+      break;
+    }
+    ++steps;
     const Node* const node = s.FindNode(id);
-    return node != nullptr && id < before && node->has_memory() &&
-           (node->session == first.session || ReservationOn(*node, first.device, 0) != nullptr);
-  });
+    if (node == nullptr || !node->has_memory()) continue;
+    const bool own = node->session == first.session;
+    if (!own) steps += node->reservations.size() / kDevicesPerStep;
+    if (!own && ReservationOn(*node, first.device, 0) == nullptr) continue;
+    helper = {id, true};
+    break;
+  }
+  s.Charge(1 + steps / kStepsPerUnit);
+  return helper;
 }
 
 void Cluster::MemoryRoom::Release(Island& island, DeviceId device, int64_t bytes) {
@@ -176,12 +251,14 @@ void Cluster::MemoryRoom::Release(Island& island, DeviceId device, int64_t bytes
 
 void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
   if (s.losses.open_losses > 0) return;  // the work under way is about to change
+  const uint64_t until = s.units + s.options.turn_units / 2;
   std::vector<Due> due;
-  for (auto& [id, island] : s.islands) FindDue(island, now_ms, due);
+  for (auto& [id, island] : s.islands) FindDue(island, now_ms, until, due);
   Judge(std::move(due), now_ms);
 }
 
-void Cluster::MemoryRoom::FindDue(Island& island, int64_t now_ms, std::vector<Due>& due) {
+void Cluster::MemoryRoom::FindDue(Island& island, int64_t now_ms, uint64_t until,
+                                  std::vector<Due>& due) {
   const std::vector<Admission::Shortage> firsts =
       s.IslandUp(island) ? s.admission.Firsts(island.id) : std::vector<Admission::Shortage>();
   if (!island.stuck.empty()) {
@@ -189,9 +266,9 @@ void Cluster::MemoryRoom::FindDue(Island& island, int64_t now_ms, std::vector<Du
     for (const Admission::Shortage& first : firsts) waiting.insert(first.session);
     std::erase_if(island.stuck, [&](const auto& entry) { return !waiting.contains(entry.first); });
   }
-  s.Charge(s.admission.TakeSteps() / kShardsPerUnit);
+  s.Charge(s.admission.TakeSteps() / kShardsPerUnit + firsts.size() / kStepsPerUnit);
   if (firsts.empty()) return;
-  if (!island.victims.empty() || MakeRoom(*s.FindNode(firsts[0].node))) return;
+  if (HasVictims(island, *s.FindNode(firsts[0].node), until)) return;
   for (const Admission::Shortage& first : firsts) {
     Island::Stuck& stuck = island.stuck[first.session];
     if (stuck.more && FailsYet(first.session)) continue;
@@ -218,14 +295,19 @@ void Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
   const uint64_t until = s.units + s.options.turn_units / 2;
   std::ranges::sort(due);
   if (!live_ && !due.empty()) judged_up_to_ = due.back().before;
+  bool any = false;
   for (const auto& [before, id, session] : due) {
+    if (std::exchange(any, true) && s.units >= until) return;  // the next tick goes on
     Island& island = s.islands.at(id);
     Island::Stuck& stuck = island.stuck.at(session);
+    if (!stuck.more && live_ && (before > judged_up_to_ || before < live_->next())) continue;
     const Admission::Shortage first = *s.admission.First(id, session);
-    bool freed = RunsBefore(first, before, island);
+    const Helper helper = FirstHelper(first, NodeId(), island);
+    const bool runs = helper.node && helper.node < before;
+    bool freed = runs && helper.known;
     // Those that are stuck with one that has failed are not judged anew.
-    if (!freed && !stuck.more) {
-      if (before > judged_up_to_ || (live_ && before < live_->next())) continue;
+    if (!freed && (!stuck.more || runs)) {
+      if (live_ && (before > judged_up_to_ || before < live_->next())) continue;
       if (!live_) live_.emplace(s);
       looks_up_to_ = before;
       GoOnLooking(until);
@@ -250,6 +332,7 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& f
                                     Island::Stuck& stuck) {
   const uint64_t until = s.units + s.options.turn_units / 2;
   const Held held = HeldOn(first.device);
+  const Helper helper = FirstHelper(first, stuck.before, island);
   stuck.more = false;
   stuck.device = first.device;
   stuck.moves = island.moves;
@@ -262,7 +345,7 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& f
     if (node.submitted > stuck.through) return;
     if (!begins) {
       // Nodes that began after the first of them may free enough for the later ones.
-      if (RunsBefore(*next, node.id, island)) return;
+      if (helper.node && helper.node < node.id) return;
       if (s.units >= until) break;
     }
     ++island.given_up;

@@ -35,8 +35,8 @@ bool WillBeGivenBack(const Group& group);
 // this adds what the graph knows.
 //
 // Invariants: Admission::will_release is the sum of what CountLeaving and CountTemporary count
-// (CheckMemory). An island with victims admits and launches nothing (Pump), and its victims are
-// prepared nodes or gone.
+// (CheckMemory). An island with victims, or where they are searched for, admits and launches
+// nothing (Pump). Victims are prepared nodes or gone.
 class Cluster::MemoryRoom {
  public:
   explicit MemoryRoom(State& state) : s(state) {}
@@ -49,12 +49,11 @@ class Cluster::MemoryRoom {
   // The same for the temporary memory of a node that has (`begins`) or had memory.
   void CountTemporary(const Node& node, bool begins);
 
-  // Chooses younger nodes that have not begun, to be taken back so that `node` fits. Returns
-  // whether it will fit.
-  bool MakeRoom(const Node& node);
-  // Takes some of the island's victims back, until `units` reaches `until`. Returns whether none is
-  // left.
-  bool TakeVictims(Island& island, uint64_t until);
+  // Begins to search for younger nodes that have not begun, to be taken back so that `node` fits.
+  void BeginSearch(Island& island, const Node& node);
+  // Goes on with the search, if there is one, and takes back some of the victims that it found,
+  // until `units` reaches `until`. Returns whether both are over.
+  bool MakeRoom(Island& island, uint64_t until);
   // Fails nodes that have waited for their grace for memory that nothing under way will free. What
   // is under way is found out in this tick and in turns after it; the next ticks judge by that.
   void GiveUpStuck(int64_t now_ms);
@@ -69,6 +68,7 @@ class Cluster::MemoryRoom {
   void LookAnew() {
     live_.reset();
     looks_ = false;
+    ++rounds_;
   }
   // RESOURCE_EXHAUSTED: names what the node needs, and `why` it does not get that.
   absl::Status Exhausted(const Admission::Shortage& shortage, std::string_view why) const;
@@ -81,16 +81,28 @@ class Cluster::MemoryRoom {
     SessionId session;
     auto operator<=>(const Due&) const = default;
   };
+  // Whether it would not fit now.
+  bool Lacks(const Node& node) const;
+  // Goes on with the island's search. Returns whether it is over.
+  bool Search(Island& island, uint64_t until);
+  // Whether younger nodes make room for the node that waits longest there, or may: that is found
+  // out in turns, and the next tick knows.
+  bool HasVictims(Island& island, const Node& oldest, uint64_t until);
   // Takes note of the nodes that wait on the island, and of their progress. Adds those that have
   // made none for their grace.
-  void FindDue(Island& island, int64_t now_ms, std::vector<Due>& due);
+  void FindDue(Island& island, int64_t now_ms, uint64_t until, std::vector<Due>& due);
   // Gives those of them up that nothing under way will help, or gives them another grace. Fails
   // nodes for one of them at most.
   void Judge(std::vector<Due> due, int64_t now_ms);
   // Whether the end of a node that was there before the wait began may free memory for it.
   bool WillBeFreed(const Admission::Shortage& first, NodeId before, const Island& island) const;
-  // The same for nodes that already run. They are few, and if one helps no search is needed.
-  bool RunsBefore(const Admission::Shortage& first, NodeId before, const Island& island) const;
+  // The lowest node that runs, from `from` on, and may free memory for it when it ends. If one
+  // helps no search is needed. Of many it looks at some only.
+  struct Helper {
+    NodeId node;         // 0: none runs that helps
+    bool known = false;  // else it is the first one that was not looked at
+  };
+  Helper FirstHelper(const Admission::Shortage& first, NodeId from, const Island& island) const;
   // Fails `first` and some of the nodes that wait as long for its device, up to Node::submitted
   // `through`; the rest in later ticks.
   void FailStuck(Island& island, const Admission::Shortage& first, Island::Stuck& stuck);
@@ -105,6 +117,9 @@ class Cluster::MemoryRoom {
   // `judged_up_to_`. Once it has gone beyond the `before` of one, that has to wait for the next.
   std::optional<LiveNodes> live_;
   NodeId judged_up_to_;
+  // Grows when all that is due has been judged. That a search for victims was in vain counts until
+  // what is due then has been judged, or each tick would search again and judge nothing.
+  uint64_t rounds_ = 0;
   bool looks_ = false;  // invariant: live_ is there; it has yet to look at nodes below:
   NodeId looks_up_to_;
   State& s;  // the state that this is a part of

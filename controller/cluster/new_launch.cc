@@ -135,6 +135,7 @@ void Cluster::Launches::CreditDonation(NewLaunch& launch) {
 void Cluster::Launches::EndNew(Session& session, NewLaunch& launch) {
   Node& node = *std::exchange(launch.node, nullptr);
   Nodes::Weigh(session, node, launch.output_bytes);
+  if (node.inputs.size() + node.outputs.size() > kLargeValues) s.nodes.CountLarge(node);
   s.nodes.Enqueue(node);
 }
 

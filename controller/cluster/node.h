@@ -73,6 +73,7 @@ struct Node {
   bool after_inputs = false;  // it is queued only when its inputs have ended
   // A launch that has not got all its inputs and outputs yet (new_launch.h): nothing moves it.
   bool making = false;
+  bool large = false;      // it is prepared and launched alone; Island::large counts it
   bool abandoned = false;  // a launch: all participants that had not ended were told to abandon it
   bool held() const {
     return state == NodeState::kWaiting && open_blobs == 0 && !stores && !making;
@@ -82,9 +83,10 @@ struct Node {
   bool has_memory() const {
     return state == NodeState::kPrepared || state == NodeState::kLaunched || had_memory;
   }
-  uint64_t attempt = 0;    // how often it was taken back
-  uint64_t submitted = 0;  // its number among all submissions to the lines for memory
-  absl::Status failure;    // set when one of its executors was lost while it ran
+  bool taken_back = false;  // a TakingBack of its session is about to take it back
+  uint64_t attempt = 0;     // how often it was taken back
+  uint64_t submitted = 0;   // its number among all submissions to the lines for memory
+  absl::Status failure;     // set when one of its executors was lost while it ran
   // The failure of a receive, or of a launch over several executors, because the peer went away or
   // before its inputs were known to have ended. If a lost executor or a failed input caused it,
   // that cause is told first.

@@ -61,8 +61,13 @@ Node& Cluster::Nodes::Insert(Session& session, Making::Made made) {
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
   Weigh(session, node, RecordBytesOf(s.groups.Insert(std::move(made.group))));
-  if (node.pieces.size() > kLargePieces) ++s.islands.at(node.island).large;
+  if (node.pieces.size() > kLargePieces) CountLarge(node);
   return node;
+}
+
+void Cluster::Nodes::CountLarge(Node& node) {
+  node.large = true;
+  ++s.islands.at(node.island).large;
 }
 
 void Cluster::Nodes::Weigh(Session& session, Node& node, size_t more) {
@@ -258,6 +263,7 @@ void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
   node.open_participants = 0;
   node.open_installs = 0;
   ++node.attempt;
+  node.taken_back = false;
   node.deferred = absl::OkStatus();
   node.deferred_since = -1;
   s.to_pump.insert(node.island);
@@ -287,37 +293,77 @@ absl::Status Cluster::Nodes::Check() const {
                receiving_.size());
 }
 
-void Cluster::Nodes::TakeBack(std::set<NodeId> taken, const absl::Status& cause) {
-  std::erase_if(taken, [&](NodeId id) {
-    const Node* node = s.FindNode(id);
-    return node == nullptr || node->state != NodeState::kPrepared;
+bool Cluster::Nodes::TakeBack(Node& node, const absl::Status& cause) {
+  if (node.state != NodeState::kPrepared) return true;
+  if (node.taken_back) return false;
+  node.taken_back = true;
+  TakingBack taking{cause, {{node.id, node.attempt}}, {}};
+  if (GoOnTakingBack(taking, s.units + std::min(kSliceUnits, s.options.turn_units))) return true;
+  ++taking_back;
+  s.WorkOf(node.session).taking_back.push_back(std::move(taking));
+  return false;
+}
+
+bool Cluster::Nodes::ReadsTakenBack(const Node& node) const {
+  if (taking_back == 0) return false;
+  return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
+    const Node* const producer = s.FindNode(s.FindGroup(id)->producer);
+    return producer != nullptr && producer->taken_back;
   });
-  if (taken.empty()) return;
-  // Receives of outputs that will not be made for now wait for them, and are taken back too.
-  std::vector<NodeId> left(taken.begin(), taken.end());
-  while (!left.empty()) {
-    const Node& node = *s.FindNode(left.back());
-    left.pop_back();
-    for (const GroupId id : node.outputs) {
-      for (auto it = receiving_.lower_bound({id, NodeId()});
-           it != receiving_.end() && it->first == id; ++it) {
-        s.Charge(1);
-        const NodeId reader = it->second;
-        if (s.FindNode(reader)->state == NodeState::kPrepared && taken.insert(reader).second)
-          left.push_back(reader);
+}
+
+Node* Cluster::Nodes::NextReceive(TakingBack::Step& step, const Node& node) {
+  for (; step.output < node.outputs.size(); ++step.output) {
+    const GroupId id = node.outputs[step.output];
+    for (auto it = receiving_.lower_bound({id, NodeId()});
+         it != receiving_.end() && it->first == id; ++it) {
+      s.Charge(1);
+      if (Node* const reader = s.FindNode(it->second); reader->state == NodeState::kPrepared)
+        return reader;
+    }
+  }
+  return nullptr;
+}
+
+void Cluster::Nodes::TakeBackAlone(Node& node, const absl::Status& cause) {
+  Unprepare(node, cause);
+  // A receive may have ended on some of its executors: the bytes there are freed.
+  for (const GroupId group : node.outputs) {
+    if (!Planted(Bug::kLeaveTakenBack)) s.groups.ReleaseBytes(*s.FindGroup(group));
+  }
+}
+
+bool Cluster::Nodes::GoOnTakingBack(TakingBack& taking, uint64_t until) {
+  do {
+    if (!taking.steps.empty()) {
+      TakingBack::Step& step = taking.steps.back();
+      Node* const node = s.FindNode(step.node);
+      const bool prepared =
+          node != nullptr && node->attempt == step.attempt && node->state == NodeState::kPrepared;
+      if (Node* const reader = prepared ? NextReceive(step, *node) : nullptr; reader != nullptr) {
+        reader->taken_back = true;
+        taking.steps.push_back({reader->id, reader->attempt});
+        continue;
       }
+      taking.steps.pop_back();
+      if (!prepared) continue;
+      TakeBackAlone(*node, taking.cause);
+      if (taking.steps.empty()) {
+        Submit(*node);
+      } else {
+        s.parked.insert(node->id);
+        taking.parked.push_back(node->id);
+      }
+    } else if (!taking.parked.empty()) {
+      s.Charge(1);
+      const NodeId id = taking.parked.back();
+      taking.parked.pop_back();
+      if (s.parked.erase(id) > 0) Submit(*s.FindNode(id));
+    } else {
+      return true;
     }
-  }
-  // Readers go before the nodes that they read. A receive may have ended on some of its executors:
-  // the bytes there are freed.
-  for (auto id = taken.rbegin(); id != taken.rend(); ++id) {
-    Node& node = *s.FindNode(*id);
-    Unprepare(node, cause);
-    for (const GroupId group : node.outputs) {
-      if (!Planted(Bug::kLeaveTakenBack)) s.groups.ReleaseBytes(*s.FindGroup(group));
-    }
-    Submit(node);
-  }
+  } while (s.units < until);
+  return taking.steps.empty() && taking.parked.empty();
 }
 
 }  // namespace fairway

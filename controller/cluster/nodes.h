@@ -40,6 +40,8 @@ class Cluster::Nodes {
   // with it: its outputs' records too, until it ends. So a session that works ahead waits before it
   // is refused anything.
   static void Weigh(Session& session, Node& node, size_t more = 0);
+  // From now on its island goes on with one node at a time, until this one has ended.
+  void CountLarge(Node& node);
   // Puts a node and its group into the tables. The caller must enqueue the node.
   Node& Insert(Session& session, Making::Made made);
   // Adds a group to what a new node reads.
@@ -52,8 +54,13 @@ class Cluster::Nodes {
   void Move(Node& node, NodeState to);
   // The node has been admitted: tells its executors what they will do.
   void Prepare(Node& node);
-  // Takes prepared nodes back and queues them again, with the receives that read their outputs.
-  void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
+  // Takes a prepared node back and queues it again, after the receives that read its outputs. If
+  // these are many, its session goes on with it in turns. Returns whether it is over.
+  bool TakeBack(Node& node, const absl::Status& cause);
+  // Does some more of it, until `units` reaches `until`. Returns whether it is over.
+  bool GoOnTakingBack(TakingBack& taking, uint64_t until);
+  // Whether the node reads what a node makes that is about to be taken back.
+  bool ReadsTakenBack(const Node& node) const;
 
   // One of its inputs has settled, and it is told now. `was_launched`: it took the input for
   // launched before.
@@ -86,6 +93,10 @@ class Cluster::Nodes {
   void Cancel(const Node& node, const absl::Status& cause);
   // Takes an unlaunched node back from its executors. It is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
+  // Takes the node back, and frees what came of it. It is then queued, but in no queue.
+  void TakeBackAlone(Node& node, const absl::Status& cause);
+  // A receive that has memory and reads one of the outputs, from the step's on; or nullptr.
+  Node* NextReceive(TakingBack::Step& step, const Node& node);
   // A receive gives its memory back, or has ended.
   void StopReceiving(const Node& node);
   // The first failure among its participants, or OK.
@@ -113,6 +124,7 @@ class Cluster::Nodes {
 
  public:
   uint64_t next_node = 1;      // the id of the next one
+  size_t taking_back = 0;      // of all sessions' Worklist::taking_back
   uint64_t num_submitted = 0;  // to lines for memory, for Node::submitted
   // How often each transition was made: by the state before, and the one after.
   std::array<std::array<uint64_t, kStateNames.size()>, kStateNames.size()> transitions = {};

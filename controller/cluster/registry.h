@@ -74,6 +74,20 @@ struct Island {
     uint64_t attempt = 0;  // of the node
   };
   std::vector<Victim> victims;
+  // The search for victims for `node`, the oldest that waits for memory: it goes through
+  // `prepared`, the youngest first, some at a time. Until it is over nothing is admitted or
+  // launched either.
+  struct Search {
+    NodeId node;                          // 0: there is no search
+    NodeId below;                         // nodes from here on were looked at
+    std::map<DeviceId, int64_t> missing;  // what the victims so far do not have
+    std::vector<Victim> victims;          // so far
+    bool for_tick = false;                // a tick asks for its end
+    bool in_vain = false;                 // it is over, for a tick: there are too few
+    uint64_t round = 0;                   // when that was found (MemoryRoom::rounds_)
+    bool under_way() const { return node && !in_vain; }
+  };
+  Search search;
   // Set while it is down for good: the error of work that comes to it.
   absl::Status gone;
   // The first node of a session that waits for memory there.
@@ -96,7 +110,7 @@ struct Island {
   NodeId room_made_for;
   // Since when a node has waited for room for its commands (Commands::Tick).
   std::map<NodeId, int64_t> held_since;
-  size_t large = 0;       // nodes there with many pieces
+  size_t large = 0;       // nodes there with many pieces or values (Node::large)
   uint64_t moves = 0;     // grows when memory is given back, and when a node gets some
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
   NodeId last_given_up;   // the last of these

@@ -168,6 +168,38 @@ TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
   EXPECT_THAT(actions.lines, ::testing::Not(Contains(::testing::HasSubstr("launch n"))));
 }
 
+// Calls of many results wait for the same bytes. When these have come, each is launched alone.
+TEST_F(WideTest, OfManyWideLaunchesOneGoesAtATime) {
+  constexpr size_t kCalls = 24, kResults = 4000;
+  const NodeId input = PutPending(1);
+  const uint64_t code = Define(8, {0}, {F32({4})}, std::vector<ValueType>(kResults, F32({4})));
+  const uint64_t before = cluster.units();
+  for (uint64_t i = 0; i < kCalls; ++i) {
+    std::vector<uint64_t> results(kResults);
+    std::iota(results.begin(), results.end(), 2 + i * kResults);
+    ASSERT_TRUE(cluster.executables().Execute(session, code, {1}, {}, std::move(results)).ok());
+    Turns();
+  }
+  Installed(a, 8);
+  Turns();
+  const uint64_t prepared = cluster.units();
+  EXPECT_GE(prepared - before, kCalls * kResults / 8);
+  Report report;
+  report.finished = {actions.seq.at({a, input})};
+  actions.Take();
+  Bounded([&] {
+    cluster.fleet().OnReport(a, Incarnation(7), report);
+    return true;
+  });
+  EXPECT_TRUE(actions.turn_wanted);
+  Turns();
+  EXPECT_GE(cluster.units() - prepared, kCalls * kResults / 8);
+  EXPECT_EQ(std::ranges::count_if(
+                actions.Take(),
+                [](const std::string& line) { return line.starts_with("e1 <- launch n"); }),
+            static_cast<ptrdiff_t>(kCalls));
+}
+
 // Many calls wait for one piece of code, which comes, or cannot be loaded.
 class LoadTest : public WideTest {
  protected:

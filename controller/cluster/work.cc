@@ -19,7 +19,8 @@
 
 namespace fairway {
 namespace {
-// Of an ending, and for those that wait for code, between two looks at the unit count.
+// Of an ending or a taking back, and for those that wait for code, between two looks at the unit
+// count.
 constexpr uint64_t kEndingUnits = 32, kLoadedUnits = 32;
 }  // namespace
 
@@ -140,6 +141,12 @@ void Cluster::Work::DoItem(SessionId session, Worklist& list) {
   if (!list.endings.empty()) {
     const uint64_t until = s.units + std::min(kEndingUnits, s.options.turn_units);
     if (s.nodes.GoOnEnding(*list.endings.front(), until)) list.endings.pop_front();
+  } else if (!list.taking_back.empty()) {
+    const uint64_t until = s.units + std::min(kEndingUnits, s.options.turn_units);
+    if (s.nodes.GoOnTakingBack(list.taking_back.front(), until)) {
+      list.taking_back.pop_front();
+      --s.nodes.taking_back;
+    }
   } else if (!list.losses.empty()) {
     s.losses.GoOnLoss(session, list);
   } else if (!list.held.empty()) {
@@ -264,7 +271,7 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
     return;
   }
   while (true) {
-    if (!s.memory.TakeVictims(island, until)) return;
+    if (!s.memory.MakeRoom(island, until)) return;
     // By session: bytes of the commands of those that are admitted. Few, as kAtOnce is.
     absl::InlinedVector<std::pair<SessionId, int64_t>, 4> planned;
     const std::vector<NodeId> admitted =
@@ -282,7 +289,8 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
     for (const NodeId id : admitted) {
       Node& node = *s.FindNode(id);
       if (id == island.room_made_for) island.room_made_for = NodeId();
-      s.losses.open_losses > 0 ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
+      const bool open = s.losses.open_losses > 0 || s.nodes.taking_back > 0;
+      open ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
     }
     s.Charge(kAtOnce / 8 + s.admission.TakeSteps() / kShardsPerUnit);
     if (s.admission.HasCandidates(island.id)) {
@@ -291,16 +299,19 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       break;
     }
     bool again = false;
-    for (const Admission::Shortage& first : s.admission.NewFirsts(island.id)) {
+    const std::vector<Admission::Shortage> fresh = s.admission.NewFirsts(island.id);
+    for (const Admission::Shortage& first : fresh) {
       s.Charge(1);
-      Node& node = *s.FindNode(first.node);
-      if (first.hopeless) {
-        s.nodes.Fail(node, s.memory.Exhausted(first, "it can never fit"), first.node);
-        again = true;
-      } else {
-        const auto oldest = s.admission.Oldest(island.id);
-        again |= oldest && oldest->node == first.node && s.memory.MakeRoom(node);
-      }
+      if (!first.hopeless) continue;
+      s.nodes.Fail(*s.FindNode(first.node), s.memory.Exhausted(first, "it can never fit"),
+                   first.node);
+      again = true;
+    }
+    const auto oldest = fresh.empty() ? std::nullopt : s.admission.Oldest(island.id);
+    if (oldest &&
+        std::ranges::any_of(fresh, [&](const auto& first) { return first.node == oldest->node; })) {
+      s.memory.BeginSearch(island, *s.FindNode(oldest->node));
+      again = true;
     }
     if (!again) {
       // What asked for this pump meanwhile has arrived, and is launched below.
@@ -313,12 +324,17 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       break;
     }
   }
-  const std::vector<Grant> grants = island.sequencer.Step(kAtOnce);
-  s.Charge(island.sequencer.TakeSteps() / kShardsPerUnit);
-  for (const Grant& grant : grants) {
-    if (Node* node = s.FindNode(grant.node)) s.launches.DoLaunch(*node, grant.launch_id);
+  const size_t most = island.large > 0 ? 1 : kAtOnce;
+  for (size_t granted = 0; granted < kAtOnce && (granted == 0 || s.units < until);
+       granted += most) {
+    const std::vector<Grant> grants = island.sequencer.Step(most);
+    s.Charge(island.sequencer.TakeSteps() / kShardsPerUnit);
+    for (const Grant& grant : grants) {
+      if (Node* node = s.FindNode(grant.node)) s.launches.DoLaunch(*node, grant.launch_id);
+    }
+    if (grants.size() < most) return;
   }
-  if (grants.size() == kAtOnce) s.to_pump.insert(island.id);
+  s.to_pump.insert(island.id);
 }
 
 }  // namespace fairway

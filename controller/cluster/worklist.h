@@ -34,10 +34,19 @@ inline constexpr uint64_t kNamedShardsPerUnit = 2;
 // Also 4 ends that a report tells, and 4 KiB that go with a command or come with a report.
 inline constexpr uint64_t kEndsPerUnit = 4;
 inline constexpr uint64_t kBytesPerUnit = 4096;
+// Looks at nodes, or what they read: each is a step, and so are 16 of their devices.
+inline constexpr size_t kStepsPerUnit = 4;
+inline constexpr size_t kDevicesPerStep = 16;
 // The units that one session may use before the next one has its slice.
 inline constexpr uint64_t kSliceUnits = 125;
-// A node of more pieces than this is prepared alone.
+// A node of more pieces than this, or a launch of more arguments and results, is prepared alone. So
+// such a launch goes.
 inline constexpr size_t kLargePieces = 32;
+inline constexpr size_t kLargeValues = 256;
+// To prepare a launch, or to launch it, takes a unit for so many of them, and for so many of their
+// shards in one command.
+inline constexpr size_t kValuesPerUnit = 8;
+inline constexpr size_t kLaunchShardsPerUnit = 32;
 
 // A failed output of a sequence whose other outputs are good.
 struct FailedOutput {
@@ -97,6 +106,20 @@ struct Loss {
   std::vector<Again> again;  // prepared nodes to be taken back; the youngest is last
 };
 
+// A prepared node that is taken back, to be queued again. The receives that read what it makes wait
+// for it, so they go before it, as do those that read what these make. They are parked, and queued
+// again when all are taken back.
+struct TakingBack {
+  struct Step {
+    NodeId node;
+    uint64_t attempt = 0;  // of the node; if it differs, it was taken back already
+    size_t output = 0;     // the first of its outputs whose readers are left
+  };
+  absl::Status cause;
+  std::vector<Step> steps;     // the last one is next; the first is the node itself
+  std::vector<NodeId> parked;  // of its readers
+};
+
 struct Ending;       // ending.h: a launch of many arguments or results that has concluded
 struct Closing;      // session.h: the rest of a session that has ended
 struct ProgramBind;  // program_records.h: a program that is being bound
@@ -146,6 +169,7 @@ struct Worklist {
 
   // Before losses, which look at results that are settled. A list takes nothing while it is empty.
   std::list<std::unique_ptr<Ending>> endings;
+  std::list<TakingBack> taking_back;  // before losses, which take nodes back themselves
   std::deque<Loss> losses;
   std::deque<NodeId> held;  // parked receives, until the losses have been told
   std::list<Loaded> loaded;
@@ -163,8 +187,8 @@ struct Worklist {
 
   // Whether some consequence of past events is left to do.
   bool follows() const {
-    return !endings.empty() || !loaded.empty() || !told.empty() || !settled.empty() ||
-           !ended_inputs.empty() || !launched.empty();
+    return !endings.empty() || !taking_back.empty() || !loaded.empty() || !told.empty() ||
+           !settled.empty() || !ended_inputs.empty() || !launched.empty();
   }
   // Whether the session takes no operation: one is not over, or a loss has yet to be told.
   bool busy() const {
