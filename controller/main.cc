@@ -26,6 +26,7 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "controller/access/call_access.h"
 #include "controller/admin/admin_service.h"
 #include "controller/callbacks/grpc_service.h"
 #include "controller/daemon/controller_shell.h"
@@ -38,6 +39,7 @@
 #include "controller/ifrt/grpc_service.h"
 #include "controller/native/door.h"
 #include "controller/native/grpc_service.h"
+#include "identity/gate.h"
 #include "identity/tls_flags.h"
 
 namespace fairway {
@@ -47,6 +49,7 @@ constexpr int kExitFailed = 1;
 constexpr int kExitOrphaned = 3;
 constexpr int kExitPortInUse = 5;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
+constexpr std::chrono::milliseconds kExpiryPeriod{1000};
 constexpr int kMostLaunchesAhead = 1024;
 
 // What the controller holds for all sessions, of all kinds together (docs/design/0059-shares.md).
@@ -76,6 +79,7 @@ struct Flags {
   std::string spool_directory = "/tmp";
   std::string log_level = "info";
   std::string log_dir;
+  std::string data_directory;
   TlsFiles tls;
   int life_fd = -1;
   int notify_fd = -1;
@@ -135,6 +139,8 @@ void DeclareFlags(Config& config, Flags* flags) {
   config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
   config.Flag("log-dir", &flags->log_dir,
               "Where NAME.log of this cluster's processes are, for `fairway logs`");
+  config.Flag("data-directory", &flags->data_directory,
+              "Where the tokens of clients are kept, by one controller at one time; with --tls-ca");
   DeclareTlsFlags(config, &flags->tls);
   config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Flag("notify-fd", &flags->notify_fd,
@@ -157,7 +163,18 @@ absl::Status CheckFlags(const Flags& flags) {
     return InvalidArgument("--launches-ahead is {}, not 1 to {}", flags.launches_ahead,
                            kMostLaunchesAhead);
   }
-  return LoadTls(flags.tls, Role::kController).status();
+  FAIRWAY_ASSIGN_OR_RETURN(const auto tls, LoadTls(flags.tls, Role::kController));
+  if (tls != nullptr && flags.data_directory.empty()) {
+    return InvalidArgument(
+        "--data-directory is missing: with certificates clients need tokens, which are kept there "
+        "(`fairway init` makes the first)");
+  }
+  if (tls == nullptr && !flags.data_directory.empty()) {
+    return InvalidArgument(
+        "--data-directory is for the tokens of clients, for which only a controller with "
+        "certificates asks (--tls-ca)");
+  }
+  return absl::OkStatus();
 }
 
 // The settings as they are, and how they are read again.
@@ -179,8 +196,7 @@ Config::Outcome Read(Settings* settings) {
 
 class Controller {
  public:
-  explicit Controller(Settings settings)
-      : settings_(std::move(settings)), disk_("fairway-disk", 1) {}
+  explicit Controller(Settings settings) : settings_(std::move(settings)) {}
   ~Controller() {
     if (ender_.joinable()) ender_.join();
   }
@@ -196,6 +212,8 @@ class Controller {
   AdminHooks Hooks();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
+  // Ends what was opened with tokens that have expired, again and again.
+  void EndExpired();
   void OnIslands(size_t up);
   void OnSignal(int number);
   // Reads the settings file again, and applies what of it can change while the process runs.
@@ -208,7 +226,9 @@ class Controller {
   const Flags& flags_ = settings_.flags;
   // The members below use the loop and the pool.
   EventLoop loop_;
-  BlockingPool disk_;
+  std::unique_ptr<Gate> gate_;  // nullptr: no certificates, and so no tokens
+  BlockingPool disk_{"fairway-disk", 1};
+  BlockingPool tokens_{"fairway-tokens", 1};
   std::unique_ptr<ControllerShell> shell_;
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<CallbackGrpcService> callbacks_;
@@ -260,11 +280,14 @@ AdminHooks Controller::Hooks() {
     End("told to end the cluster", 0);
   };
   hooks.log_dir = flags_.log_dir;
+  hooks.gate = gate_.get();
+  hooks.tokens = &tokens_;
   return hooks;
 }
 
 void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory) {
   const auto messages = std::make_shared<MemoryBudget>(kMessageBytes, memory);
+  const CallAccess access(&loop_, gate_.get());
   SessionCaps caps;
   caps.compiling = std::make_shared<MemoryBudget>(kCompilingBytes, memory);
   callbacks_ = std::make_unique<CallbackGrpcService>(
@@ -276,7 +299,8 @@ void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudge
                                      .fetch_arguments =
                                          [this](ExecutorId executor, const CallbackCall& call) {
                                            shell_->FetchArguments(executor, call);
-                                         }});
+                                         }},
+      access);
   shell_->set_callbacks(&callbacks_->router());
   door_ = std::make_unique<IfrtDoor>(
       &shell_->cluster(), &shell_->compiler(),
@@ -284,13 +308,13 @@ void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudge
                          .blocks = BlockPool::Make(0, spool),
                          .fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20, memory)});
   door_->set_callbacks(&callbacks_->router());
-  ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(),
-                                            IfrtGrpcOptions{.spool = spool, .messages = messages});
+  ifrt_ = std::make_unique<IfrtGrpcService>(
+      &loop_, door_.get(), IfrtGrpcOptions{.spool = spool, .messages = messages, .access = access});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),
       NativeSessionOptions{.caps = caps, .server = "fairway-controller " FAIRWAY_VERSION});
   native_ = std::make_unique<NativeGrpcService>(&loop_, native_door_.get(),
-                                                NativeGrpcOptions{spool, messages});
+                                                NativeGrpcOptions{spool, messages, access});
 }
 
 absl::Status Controller::Start() {
@@ -301,6 +325,12 @@ absl::Status Controller::Start() {
                     std::make_shared<BlockingPool>("fairway-files", 2),
                     std::make_shared<MemoryBudget>(kMappedFiles)};
   FAIRWAY_ASSIGN_OR_RETURN(auto tls, LoadTls(flags_.tls, Role::kController));
+  if (tls != nullptr) {
+    auto gate = Gate::Open(flags_.data_directory);
+    if (!gate.ok()) return Annotate(gate.status(), "--data-directory");
+    gate_ = *std::move(gate);
+    EndExpired();
+  }
   FAIRWAY_ASSIGN_OR_RETURN(shell_,
                            ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory, tls)));
 
@@ -338,8 +368,8 @@ absl::Status Controller::Start() {
   spdlog::info("listening on {} ({}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
                loopback ? "this host only; --bind changes that"
                : tls != nullptr
-                   ? "reachable from other hosts; by TLS but for HTTP; clients without "
-                     "authentication"
+                   ? "reachable from other hosts; by TLS but for HTTP, which asks nobody for a "
+                     "token"
                    : "reachable from other hosts, without authentication",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
   Notify(fmt::format(
@@ -368,6 +398,11 @@ HttpAnswer Controller::OnHttp(const HttpRequest& request) {
                 fmt::format("Fairway controller {}: /healthz /readyz /metrics\n", FAIRWAY_VERSION)};
   }
   return {.status = 404, .body = "not found: there are /healthz, /readyz and /metrics\n"};
+}
+
+void Controller::EndExpired() {
+  gate_->EndExpired();
+  loop_.PostAfter(kExpiryPeriod, "expired tokens", [this] { EndExpired(); });
 }
 
 void Controller::OnIslands(size_t up) {

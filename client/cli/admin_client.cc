@@ -9,7 +9,6 @@
 #include "base/host.h"
 #include "client/cpp/credentials.h"
 #include "fairway/v1/admin.grpc.pb.h"
-#include "identity/tls_identity.h"
 #include "identity/tls_probe.h"
 
 namespace fairway {
@@ -74,22 +73,20 @@ void SilenceGrpc() {
   gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
-AdminClient::AdminClient(const std::string& controller, const std::string& tls_ca)
-    : state_(std::make_unique<State>()) {
-  auto address = ControllerAddress(controller);
+AdminClient::AdminClient(const Reach& reach) : state_(std::make_unique<State>()) {
+  auto address = ControllerAddress(reach.controller);
   state_->wrong = address.status();
   if (!address.ok()) return;
   state_->controller = *std::move(address);
-  if (!tls_ca.empty()) {
-    auto authorities = ReadAuthorities(tls_ca);
-    state_->wrong = Annotate(authorities.status(), "--tls-ca");
-    if (!authorities.ok()) return;
-    state_->authorities = *std::move(authorities);
-  }
+  const auto texts = client::ReadClientTexts(reach.tls_ca, reach.token_file, /*flags=*/true);
+  state_->wrong = texts.status();
+  if (!texts.ok()) return;
+  state_->authorities = texts->authorities;
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   state_->stub = v1::Admin::NewStub(grpc::CreateCustomChannel(
-      state_->controller, client::ControllerCredentials(state_->authorities), arguments));
+      state_->controller, client::ControllerCredentials(state_->authorities, texts->token),
+      arguments));
 }
 AdminClient::~AdminClient() = default;
 
@@ -155,6 +152,44 @@ absl::StatusOr<v1::ShutdownResponse> AdminClient::Shutdown() {
   v1::ShutdownResponse response;
   FAIRWAY_RETURN_IF_ERROR(state_->ToStatus(state_->stub->Shutdown(&context, {}, &response)));
   return response;
+}
+
+absl::StatusOr<v1::CreateTokenResponse> AdminClient::CreateToken(
+    const v1::CreateTokenRequest& request) {
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
+  grpc::ClientContext context;
+  context.set_deadline(AnswerDeadline());
+  v1::CreateTokenResponse response;
+  FAIRWAY_RETURN_IF_ERROR(
+      state_->ToStatus(state_->stub->CreateToken(&context, request, &response)));
+  return response;
+}
+
+absl::StatusOr<v1::ListTokensResponse> AdminClient::ListTokens() {
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
+  v1::ListTokensResponse all;
+  v1::ListTokensRequest request;
+  for (bool more = true; more;) {
+    grpc::ClientContext context;
+    context.set_deadline(AnswerDeadline());
+    v1::ListTokensResponse part;
+    FAIRWAY_RETURN_IF_ERROR(state_->ToStatus(state_->stub->ListTokens(&context, request, &part)));
+    more = part.more() && part.tokens_size() > 0;
+    if (more) request.set_after(part.tokens(part.tokens_size() - 1).id());
+    all.MergeFrom(part);
+  }
+  all.clear_more();
+  return all;
+}
+
+absl::Status AdminClient::RevokeToken(int64_t id) {
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
+  grpc::ClientContext context;
+  context.set_deadline(AnswerDeadline());
+  v1::RevokeTokenRequest request;
+  request.set_id(id);
+  v1::RevokeTokenResponse response;
+  return state_->ToStatus(state_->stub->RevokeToken(&context, request, &response));
 }
 
 }  // namespace fairway

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "client/cli/reach.h"
 #include "fairway/v1/admin.pb.h"
 
 namespace fairway {
@@ -18,19 +19,23 @@ void SilenceGrpc();
 
 class AdminClient {
  public:
-  // `controller` is as ControllerAddress takes it. `tls_ca`: the PEM file of the CA that has signed
-  // its certificate; empty: no TLS. If one is wrong, all calls return that error.
-  explicit AdminClient(const std::string& controller, const std::string& tls_ca = "");
+  // `reach.controller` is as ControllerAddress takes it. If a part is wrong, all calls return that
+  // error.
+  explicit AdminClient(const Reach& reach);
   ~AdminClient();
 
   // UNAVAILABLE: nobody listens there, or TLS does not fit; DEADLINE_EXCEEDED: no answer within 5
-  // s; UNIMPLEMENTED: the server there has no such service.
+  // s; UNIMPLEMENTED: the server there has no such service;
+  // UNAUTHENTICATED, PERMISSION_DENIED: it wants a token, or one of another role.
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
   // The same errors until the first line; `on_line` and the later lines may take any time.
   absl::Status GetLogs(const v1::GetLogsRequest& request,
                        const std::function<void(const v1::LogLine&)>& on_line);
   absl::StatusOr<v1::RestartExecutorResponse> RestartExecutor(const std::string& worker);
   absl::StatusOr<v1::ShutdownResponse> Shutdown();
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
+  absl::StatusOr<v1::ListTokensResponse> ListTokens();  // all of them
+  absl::Status RevokeToken(int64_t id);
 
  private:
   struct State;

@@ -67,7 +67,7 @@ TEST(AdminClientTest, WhoReadsLogsMayTakeHisTime) {
   request.set_process("w0");
   std::string lines;
   const absl::Status status =
-      AdminClient(controller.address()).GetLogs(request, [&](const v1::LogLine& l) {
+      AdminClient({.controller = controller.address()}).GetLogs(request, [&](const v1::LogLine& l) {
         lines += l.line();
       });
   EXPECT_TRUE(status.ok()) << Text(status);
@@ -78,7 +78,7 @@ TEST(AdminClientTest, WhoReadsLogsMayTakeHisTime) {
 TEST(AdminClientTest, ASilentControllerIsToldFromNone) {
   Controller controller;
   const absl::Status status =
-      AdminClient(controller.address()).GetLogs({}, [](const v1::LogLine&) {});
+      AdminClient({.controller = controller.address()}).GetLogs({}, [](const v1::LogLine&) {});
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << Text(status);
   EXPECT_THAT(Text(status), HasSubstr("no answer from " + controller.address() + " within 5 s"));
 }
@@ -103,7 +103,9 @@ TEST(AdminClientTest, APortThatSpeaksNoGrpcIsToldFromNone) {
       while (orderly && got > 0) got = ::recv(connection.get(), &byte, 1, 0);
     });
     const absl::Status status =
-        AdminClient(HostPort("127.0.0.1", ntohs(address.sin_port))).GetStatus().status();
+        AdminClient({.controller = HostPort("127.0.0.1", ntohs(address.sin_port))})
+            .GetStatus()
+            .status();
     server.join();
     EXPECT_TRUE(absl::IsUnavailable(status)) << Text(status);
     EXPECT_THAT(Text(status), HasSubstr("does not speak gRPC"));
@@ -115,10 +117,10 @@ TEST(AdminClientTest, TakesTheAddressesThatThePythonPackageTakes) {
   Controller controller;
   v1::GetLogsRequest request;
   request.set_process("w0");
-  const absl::Status status =
-      AdminClient("grpc://" + controller.address()).GetLogs(request, [](const v1::LogLine&) {});
+  const absl::Status status = AdminClient({.controller = "grpc://" + controller.address()})
+                                  .GetLogs(request, [](const v1::LogLine&) {});
   EXPECT_TRUE(status.ok()) << Text(status);
-  AdminClient bad("http://127.0.0.1:1");
+  AdminClient bad({.controller = "http://127.0.0.1:1"});
   EXPECT_TRUE(absl::IsInvalidArgument(bad.GetLogs({}, nullptr)));
   EXPECT_TRUE(absl::IsInvalidArgument(bad.GetStatus().status()));
   EXPECT_TRUE(absl::IsInvalidArgument(bad.Shutdown().status()));

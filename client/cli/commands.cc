@@ -19,6 +19,7 @@
 #include "base/host.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/process.h"
+#include "client/cli/reach.h"
 #include "client/cli/status_text.h"
 
 namespace fairway {
@@ -27,17 +28,6 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr auto kDownTimeout = std::chrono::seconds(30);
 constexpr auto kRestartTimeout = std::chrono::seconds(60);
-
-// Which controller, and how it is reached.
-struct Reach {
-  std::string controller = "127.0.0.1:29000";
-  std::string tls_ca;
-};
-
-void ControllerFlags(Config& config, Reach* reach) {
-  config.Flag("controller", &reach->controller, "The controller's HOST[:PORT]");
-  config.Flag("tls-ca", &reach->tls_ca, kTlsCaHelp);
-}
 
 int Fail(std::string_view command, const absl::Status& status) {
   fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
@@ -59,9 +49,9 @@ bool Runs(int64_t pid) {
 int RunDown(int argc, const char* const* argv) {
   Reach reach;
   Config config("fairway down", "Ends a cluster and waits until it is gone.");
-  ControllerFlags(config, &reach);
+  DeclareReach(config, &reach);
   if (const auto code = config.Parse(argc, argv)) return *code;
-  auto admin = std::make_unique<AdminClient>(reach.controller, reach.tls_ca);
+  auto admin = std::make_unique<AdminClient>(reach);
   const auto status = admin->GetStatus();
   if (!status.ok()) return Fail("down", status.status());
   const auto answer = admin->Shutdown();
@@ -92,14 +82,14 @@ int RunRestart(int argc, const char* const* argv) {
       "Ends the executor of a worker, with the others of its island if there are any, and "
       "waits until they have been started anew. What they held and computed is lost, for "
       "every session: the way out when a program without end keeps its devices.");
-  ControllerFlags(config, &reach);
+  DeclareReach(config, &reach);
   config.Positional("WORKER", &worker, "As `fairway status` names it");
   if (const auto code = config.Parse(argc, argv)) return *code;
   if (worker.empty()) {
     fmt::print(stderr, "fairway restart: which worker? (`fairway status` lists them)\n");
     return kExitUsage;
   }
-  AdminClient admin(reach.controller, reach.tls_ca);
+  AdminClient admin(reach);
   const auto ended = admin.RestartExecutor(worker);
   if (!ended.ok()) return Fail("restart", ended.status());
   const auto deadline = std::chrono::steady_clock::now() + kRestartTimeout;
@@ -126,7 +116,7 @@ int RunStatus(int argc, const char* const* argv) {
   Reach reach;
   std::string output = "text";
   Config config("fairway status", "Shows islands, executors, memory and counts.");
-  ControllerFlags(config, &reach);
+  DeclareReach(config, &reach);
   config.Flag("output", &output, "text, wide (each executor's link, too) or json");
   config.ShortName("output", 'o');
   if (const auto code = config.Parse(argc, argv)) return *code;
@@ -134,7 +124,7 @@ int RunStatus(int argc, const char* const* argv) {
     fmt::print(stderr, "fairway status: --output must be text, wide or json, not '{}'\n", output);
     return kExitUsage;
   }
-  const auto status = AdminClient(reach.controller, reach.tls_ca).GetStatus();
+  const auto status = AdminClient(reach).GetStatus();
   if (!status.ok()) return Fail("status", status.status());
   fmt::print("{}", output == "json" ? StatusJson(*status) : StatusText(*status, output == "wide"));
   const std::string note = VersionNote(FAIRWAY_VERSION, status->version());
@@ -147,7 +137,7 @@ int RunLogs(int argc, const char* const* argv) {
   std::string process;
   int lines = 100;
   Config config("fairway logs", "Shows the latest log lines of the controller and the workers.");
-  ControllerFlags(config, &reach);
+  DeclareReach(config, &reach);
   config.Flag("lines", &lines, "At most so many lines of each process");
   config.ShortName("lines", 'n');
   config.Positional("WORKER", &process, "Only this worker, or 'controller'");
@@ -159,14 +149,13 @@ int RunLogs(int argc, const char* const* argv) {
   v1::GetLogsRequest request;
   request.set_process(process);
   request.set_max_lines(lines);
-  const absl::Status status =
-      AdminClient(reach.controller, reach.tls_ca).GetLogs(request, [&](const v1::LogLine& line) {
-        if (process.empty()) {
-          fmt::print("{:<10} {}\n", line.process(), line.line());
-        } else {
-          fmt::print("{}\n", line.line());
-        }
-      });
+  const absl::Status status = AdminClient(reach).GetLogs(request, [&](const v1::LogLine& line) {
+    if (process.empty()) {
+      fmt::print("{:<10} {}\n", line.process(), line.line());
+    } else {
+      fmt::print("{}\n", line.line());
+    }
+  });
   if (!status.ok()) return Fail("logs", status);
   return 0;
 }

@@ -6,9 +6,6 @@
 
 namespace fairway {
 
-inline constexpr char kTlsCaHelp[] =
-    "PEM file of the CA that has signed the controller's certificate: speak TLS";
-
 int RunDown(int argc, const char* const* argv);
 // Returns when the worker's island is up again.
 int RunRestart(int argc, const char* const* argv);

@@ -22,11 +22,10 @@
 
 #include "base/config.h"
 #include "base/host.h"
-#include "client/cli/commands.h"
 #include "client/cli/gateway_calls.h"
 #include "client/cli/process.h"
+#include "client/cli/reach.h"
 #include "client/cpp/credentials.h"
-#include "identity/tls_identity.h"
 #include "identity/tls_probe.h"
 
 namespace fairway {
@@ -41,8 +40,7 @@ constexpr int kPingAfterMs = 60 * 1000;
 constexpr int kPingTimeoutMs = 120 * 1000;
 
 struct GatewayFlags {
-  std::string controller = "127.0.0.1:29000";
-  std::string tls_ca;
+  Reach reach;
   std::string listen;
   int life_fd = -1;
 };
@@ -82,24 +80,22 @@ absl::StatusOr<OwnedFd> Listen(const std::string& path) {
 
 // A channel that has shaken hands with the controller once.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& controller,
-                                                       const std::string& tls_ca) {
+                                                       const client::ClientTexts& texts) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::string address, ControllerAddress(controller));
-  auto authorities = ReadAuthorities(tls_ca);
-  if (!authorities.ok()) return Annotate(authorities.status(), "--tls-ca");
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  auto channel =
-      grpc::CreateCustomChannel(address, client::ControllerCredentials(*authorities), arguments);
+  auto channel = grpc::CreateCustomChannel(
+      address, client::ControllerCredentials(texts.authorities, texts.token), arguments);
   const auto deadline = std::chrono::system_clock::now() + kConnectTimeout;
   for (auto state = channel->GetState(true); state != GRPC_CHANNEL_READY;
        state = channel->GetState(true)) {
     const bool failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE;
     if (!failed && channel->WaitForStateChange(state, deadline)) continue;
-    FAIRWAY_RETURN_IF_ERROR(Annotate(ProbeController(address, *authorities, kProbeTimeout),
+    FAIRWAY_RETURN_IF_ERROR(Annotate(ProbeController(address, texts.authorities, kProbeTimeout),
                                      fmt::format("connecting to {}", address)));
     return Error(absl::StatusCode::kUnavailable, "no controller answers at {}", address);
   }
@@ -142,10 +138,13 @@ absl::Status Run(const GatewayFlags& flags) {
   const OwnedFd signals(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   std::signal(SIGPIPE, SIG_IGN);
   RaiseOpenFilesLimit();
-  FAIRWAY_ASSIGN_OR_RETURN(auto channel, Connect(flags.controller, flags.tls_ca));
+  const Reach& reach = flags.reach;
+  FAIRWAY_ASSIGN_OR_RETURN(const client::ClientTexts texts,
+                           client::ReadClientTexts(reach.tls_ca, reach.token_file, /*flags=*/true));
+  FAIRWAY_ASSIGN_OR_RETURN(auto channel, Connect(reach.controller, texts));
   const std::string path = flags.listen.substr(kUnix.size());
   FAIRWAY_ASSIGN_OR_RETURN(const OwnedFd listener, Listen(path));
-  GatewayCalls calls(std::move(channel));
+  GatewayCalls calls(std::move(channel), !texts.token.empty());
   fmt::print("listening on {}\n", flags.listen);
   std::fflush(stdout);
   Serve(listener.get(), signals.get(), flags.life_fd, calls);
@@ -160,16 +159,15 @@ int RunGateway(int argc, const char* const* argv) {
   GatewayFlags flags;
   Config config("fairway gateway",
                 "Lets clients of this user on this host, which speak plain text, use a controller "
-                "that speaks TLS. Runs until it is ended.");
-  config.Flag("controller", &flags.controller, "The controller's HOST[:PORT]");
-  config.Flag("tls-ca", &flags.tls_ca, kTlsCaHelp);
+                "that speaks TLS, as the owner of --token-file. Runs until it is ended.");
+  DeclareReach(config, &flags.reach);
   config.Flag("listen", &flags.listen,
               "unix:PATH, a new socket; a client's address is then grpc://unix:PATH");
   config.Flag("life-fd", &flags.life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Check([&]() -> absl::Status {
     if (!flags.listen.starts_with(kUnix) || flags.listen.size() == kUnix.size())
       return InvalidArgument("--listen is '{}', not unix:PATH", flags.listen);
-    if (flags.tls_ca.empty()) return InvalidArgument("--tls-ca is missing");
+    if (flags.reach.tls_ca.empty()) return InvalidArgument("--tls-ca is missing");
     return absl::OkStatus();
   });
   if (const auto code = config.Parse(argc, argv)) return *code;

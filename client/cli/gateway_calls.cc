@@ -26,10 +26,11 @@ bool OfTheConnection(const std::string& key) {
 // client's end is finished by the last act of the other, and deletes both.
 class Call {
  public:
-  Call(grpc::GenericCallbackServerContext* context, grpc::GenericStub* controller)
+  Call(grpc::GenericCallbackServerContext* context, grpc::GenericStub* controller, bool has_token)
       : up_(this), down_(this) {
     for (const auto& [key, value] : context->client_metadata()) {
       const std::string name(key.data(), key.size());
+      if (has_token && name == "authorization") continue;
       if (!OfTheConnection(name)) context_.AddMetadata(name, {value.data(), value.size()});
     }
     context_.set_deadline(context->deadline());
@@ -114,19 +115,20 @@ class Call {
 
 class GatewayCalls::Service final : public grpc::CallbackGenericService {
  public:
-  explicit Service(std::shared_ptr<grpc::Channel> controller)
-      : controller_(std::move(controller)) {}
+  Service(std::shared_ptr<grpc::Channel> controller, bool has_token)
+      : controller_(std::move(controller)), has_token_(has_token) {}
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
-    return (new Call(context, &controller_))->reactor();
+    return (new Call(context, &controller_, has_token_))->reactor();
   }
 
  private:
   grpc::GenericStub controller_;
+  const bool has_token_;
 };
 
-GatewayCalls::GatewayCalls(std::shared_ptr<grpc::Channel> controller)
-    : service_(std::make_unique<Service>(std::move(controller))) {
+GatewayCalls::GatewayCalls(std::shared_ptr<grpc::Channel> controller, bool has_token)
+    : service_(std::make_unique<Service>(std::move(controller), has_token)) {
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterCallbackGenericService(service_.get());

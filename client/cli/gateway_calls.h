@@ -15,9 +15,11 @@ namespace fairway {
 // A gRPC server without a port: connections are given to it. Of every call, of any service, the
 // messages, the client's metadata and the end are passed on by `controller`, unread; one message of
 // each direction is held at a time, so who reads slowly slows the other end down. Thread-safe.
+//
+// `has_token`: the channel adds a token to each call, in the place of one that a client sends.
 class GatewayCalls {
  public:
-  explicit GatewayCalls(std::shared_ptr<grpc::Channel> controller);
+  explicit GatewayCalls(std::shared_ptr<grpc::Channel> controller, bool has_token = false);
   ~GatewayCalls();  // cancels the calls that have not ended
 
   // Serves a connected stream socket, and owns it.

@@ -17,6 +17,8 @@
 #include "base/config.h"
 #include "client/cli/process.h"
 #include "identity/certificates.h"
+#include "identity/token.h"
+#include "identity/token_store.h"
 
 namespace fairway {
 namespace {
@@ -28,30 +30,6 @@ constexpr int kDaysOfCa = 3650;
 int Fail(std::string_view command, const absl::Status& status) {
   fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
   return kExitFailed;
-}
-
-// Writes a file that only its owner can reach, whole or not at all. A file that was there is
-// replaced.
-absl::Status WritePrivate(const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
-  const auto failed = [&] {
-    const absl::Status status =
-        Error(absl::StatusCode::kUnavailable, "cannot write {}: {}", path, std::strerror(errno));
-    ::unlink(fresh.c_str());
-    return status;
-  };
-  ::unlink(fresh.c_str());  // what an interrupted call left
-  const OwnedFd file(
-      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return failed();
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t put = ::write(file.get(), text.data() + at, text.size() - at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return failed();
-    at += static_cast<size_t>(put);
-  }
-  if (::fsync(file.get()) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) return failed();
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
@@ -95,9 +73,19 @@ absl::Status CheckDays(int days) {
   return absl::OkStatus();
 }
 
+// In the data directory of a controller that has not been started yet.
+absl::Status MakeAdminToken(const std::string& directory, std::chrono::seconds lifetime) {
+  FAIRWAY_ASSIGN_OR_RETURN(const auto store, TokenStore::Open(directory + "/data"));
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  FAIRWAY_ASSIGN_OR_RETURN(
+      const TokenStore::Made made,
+      store->Create({.role = TokenRole::kAdmin, .tenant = "", .lifetime = lifetime}, now));
+  return WritePrivate(directory + "/admin.token", made.secret + "\n");
+}
+
 absl::Status Init(const std::string& directory, int days) {
-  for (const char* const name :
-       {"ca.key", "ca.pem", "controller.pem", "controller.key", "fairway.toml"}) {
+  for (const char* const name : {"ca.key", "ca.pem", "controller.pem", "controller.key",
+                                 "fairway.toml", "admin.token", "data"}) {
     if (std::filesystem::exists(fmt::format("{}/{}", directory, name))) {
       return Error(
           absl::StatusCode::kAlreadyExists,
@@ -113,12 +101,13 @@ absl::Status Init(const std::string& directory, int days) {
   const std::string here = std::filesystem::absolute(directory).lexically_normal().string();
   const std::string settings = fmt::format(
       "[controller]\ntls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
-      "tls-key = '{0}/controller.key'\n",
+      "tls-key = '{0}/controller.key'\ndata-directory = '{0}/data'\n",
       here);
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/ca.pem", ca.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.pem", controller.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.key", controller.key));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/fairway.toml", settings));
+  FAIRWAY_RETURN_IF_ERROR(MakeAdminToken(directory, Days(days)));
   return WritePrivate(directory + "/ca.key", ca.key);
 }
 
@@ -138,12 +127,36 @@ absl::Status Issue(const Subject& subject, const std::string& from, const std::s
 
 }  // namespace
 
+absl::Status WritePrivate(const std::string& path, const std::string& text) {
+  const std::string fresh = path + ".new";
+  const auto failed = [&] {
+    const absl::Status status =
+        Error(absl::StatusCode::kUnavailable, "cannot write {}: {}", path, std::strerror(errno));
+    ::unlink(fresh.c_str());
+    return status;
+  };
+  ::unlink(fresh.c_str());  // what an interrupted call left
+  const OwnedFd file(
+      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return failed();
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t put = ::write(file.get(), text.data() + at, text.size() - at);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return failed();
+    at += static_cast<size_t>(put);
+  }
+  if (::fsync(file.get()) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) return failed();
+  return absl::OkStatus();
+}
+
 int RunInit(int argc, const char* const* argv) {
   std::string directory;
   int days = 365;
-  Config config("fairway init", "Makes the CA of a cluster and its controller's certificate.");
+  Config config("fairway init",
+                "Makes the CA of a cluster, its controller's certificate, and an admin's token.");
   config.Positional("DIRECTORY", &directory, "A new directory for them");
-  config.Flag("days", &days, "Days for which the controller's certificate is valid");
+  config.Flag("days", &days,
+              "Days for which the controller's certificate is valid, and the token counts");
   config.Check([&] {
     return directory.empty() ? InvalidArgument("expected `fairway init DIRECTORY`")
                              : CheckDays(days);
@@ -152,9 +165,12 @@ int RunInit(int argc, const char* const* argv) {
   if (const absl::Status status = Init(directory, days); !status.ok()) return Fail("init", status);
   fmt::print(
       "{0} has the CA of a new cluster. Whoever reads {0}/ca.key can pass for any of its daemons: "
-      "keep it safe.\nNext, start the controller:\n"
+      "keep it safe. {0}/admin.token is an admin's token.\nNext, start the controller:\n"
       "  fairway-controller --config {0}/fairway.toml --bind ADDRESS\n"
-      "and for each worker make a certificate:\n  fairway issue NAME --from {0}\n",
+      "for each worker make a certificate:\n  fairway issue NAME --from {0}\n"
+      "and for each client a token:\n"
+      "  fairway token create --role user --tenant NAME --to NAME.token --controller ADDRESS "
+      "--tls-ca {0}/ca.pem --token-file {0}/admin.token\n",
       directory);
   return 0;
 }

@@ -4,14 +4,23 @@
 #ifndef FAIRWAY_CLIENT_CLI_IDENTITY_H_
 #define FAIRWAY_CLIENT_CLI_IDENTITY_H_
 
+#include <string>
+
+#include "base/status.h"
+
 namespace fairway {
 
-// `fairway init DIRECTORY`: makes a CA, the controller's certificate and its settings file, and
-// prints what to do next. Replaces nothing.
+// `fairway init DIRECTORY`: makes a CA, the controller's certificate, its settings file, its data
+// directory with an admin's token and a file that has it, and prints what to do next. Replaces
+// nothing.
 int RunInit(int argc, const char* const* argv);
 // `fairway issue NAME --from DIRECTORY`: makes what worker NAME needs, in a directory to be copied
 // to its host. Replaces the worker's certificate if it has one.
 int RunIssue(int argc, const char* const* argv);
+
+// Writes a file that only its owner can reach, whole or not at all. A file that was there is
+// replaced.
+absl::Status WritePrivate(const std::string& path, const std::string& text);
 
 }  // namespace fairway
 

@@ -13,6 +13,7 @@
 #include "client/cli/gateway.h"
 #include "client/cli/identity.h"
 #include "client/cli/run.h"
+#include "client/cli/tokens.h"
 #include "client/cli/up.h"
 
 namespace {
@@ -27,8 +28,9 @@ constexpr std::string_view kHelp =
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
     "  config  try a settings file: fairway config check FILE\n"
-    "  init    make the CA of a cluster for TLS: fairway init DIRECTORY\n"
+    "  init    make the CA of a cluster and an admin's token: fairway init DIRECTORY\n"
     "  issue   make a daemon's certificate: fairway issue NAME --from DIRECTORY\n"
+    "  token   make, list or revoke clients' tokens: fairway token create --role ROLE\n"
     "  gateway lets JAX use a controller with TLS; fairway.connect starts it\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
@@ -36,7 +38,8 @@ constexpr std::string_view kHelp =
     "bench take "
     "--controller "
     "HOST[:PORT]\n"
-    "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER), and --tls-ca FILE for TLS.\n";
+    "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER), --tls-ca FILE for TLS,\n"
+    "and --token-file FILE for the token that a controller with certificates wants.\n";
 
 }  // namespace
 
@@ -52,6 +55,7 @@ int main(int argc, char** argv) {
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
   if (command == "init") return fairway::RunInit(argc - 1, argv + 1);
   if (command == "issue") return fairway::RunIssue(argc - 1, argv + 1);
+  if (command == "token") return fairway::RunToken(argc - 1, argv + 1);
   if (command == "gateway") return fairway::RunGateway(argc - 1, argv + 1);
   if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
@@ -64,7 +68,7 @@ int main(int argc, char** argv) {
   } else {
     fmt::print(stderr,
                "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, init, "
-               "issue, gateway, bench; --help tells "
+               "issue, token, gateway, bench; --help tells "
                "more)\n",
                command);
   }

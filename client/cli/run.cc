@@ -16,6 +16,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/npy.h"
 #include "client/cli/program_file.h"
+#include "client/cli/reach.h"
 #include "client/cli/values.h"
 #include "client/cpp/access.h"
 #include "fairway/fairway.h"
@@ -33,8 +34,7 @@ constexpr int kExitFailed = 1;
 
 struct RunFlags {
   std::string file;
-  std::string controller = "127.0.0.1:29000";
-  std::string tls_ca;
+  Reach reach;
   std::vector<std::string> slices, arguments, outputs, code;
   int repeat = 1;
 };
@@ -158,7 +158,9 @@ absl::Status Run(const RunFlags& flags) {
   FAIRWAY_RETURN_IF_ERROR(AddCode(flags.code, file));
   const std::vector<std::string> results = ResultNames(file);
   FAIRWAY_ASSIGN_OR_RETURN(const auto files, Pairs("out", flags.outputs, results));
-  auto session = client::Connect(flags.controller, {.tenant = "run", .tls_ca = flags.tls_ca});
+  auto session = client::Connect(
+      flags.reach.controller,
+      {.tenant = "run", .tls_ca = flags.reach.tls_ca, .token_file = flags.reach.token_file});
   if (!session.ok()) return ToAbsl(session.status());
   FAIRWAY_ASSIGN_OR_RETURN(const auto places, Places(file, flags.slices, *session));
   const auto bound = session->Bind(client::Access::Make(file), places).Get();
@@ -192,8 +194,7 @@ int RunProgram(int argc, const char* const* argv) {
   RunFlags flags;
   Config config("fairway run",
                 "Runs a dataflow program (fairway.v1.Program, in protobuf's text format or JSON).");
-  config.Flag("controller", &flags.controller, "The controller's HOST[:PORT]");
-  config.Flag("tls-ca", &flags.tls_ca, kTlsCaHelp);
+  DeclareReach(config, &flags.reach);
   config.Flag("slice", &flags.slices,
               "SLICE=ISLAND (its name or number): where a slice of the program lies; default: its "
               "n-th slice on the n-th island, on the first devices there");

@@ -10,7 +10,6 @@
 #include "base/utf8.h"
 #include "client/cpp/access.h"
 #include "client/cpp/credentials.h"
-#include "identity/tls_identity.h"
 #include "identity/tls_probe.h"
 
 namespace fairway::client {
@@ -65,14 +64,10 @@ Status ClosedStatus() { return {StatusCode::kCancelled, "the session was closed"
 
 Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
                                                      const ConnectOptions& options) {
-  std::string authorities;
-  if (!options.tls_ca.empty()) {
-    auto read = ReadAuthorities(options.tls_ca);
-    if (!read.ok()) return FromAbsl(Annotate(read.status(), "tls_ca"));
-    authorities = *std::move(read);
-  }
+  const auto texts = ReadClientTexts(options.tls_ca, options.token_file, /*flags=*/false);
+  if (!texts.ok()) return FromAbsl(texts.status());
   auto connection = std::make_shared<Connection>();
-  connection->Start(address, authorities);
+  connection->Start(address, *texts);
   Promise<Status> promise;
   const Future<Status> welcomed = promise.future();
   connection->Ask(
@@ -95,7 +90,7 @@ Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
   Status status = in_time ? welcomed.Get() : Status(StatusCode::kUnavailable, "no answer in time");
   connection->Close();
   if (status.code() == StatusCode::kUnavailable) {
-    const absl::Status tls = ProbeController(address, authorities, options.timeout);
+    const absl::Status tls = ProbeController(address, texts->authorities, options.timeout);
     if (!tls.ok()) status = FromAbsl(tls);
   }
   if (status.code() == StatusCode::kUnimplemented)
@@ -105,7 +100,7 @@ Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
   return Status(status.code(), fmt::format("connecting to {}: {}", address, status.message()));
 }
 
-void Connection::Start(const std::string& address, const std::string& authorities) {
+void Connection::Start(const std::string& address, const ClientTexts& texts) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // one connection per session
@@ -113,8 +108,8 @@ void Connection::Start(const std::string& address, const std::string& authoritie
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  stub_ = v1::Client::NewStub(
-      grpc::CreateCustomChannel(address, ControllerCredentials(authorities), arguments));
+  stub_ = v1::Client::NewStub(grpc::CreateCustomChannel(
+      address, ControllerCredentials(texts.authorities, texts.token), arguments));
   self_ = shared_from_this();
   stub_->async()->Session(&context_, this);
   AddHold();  // writes are started outside callbacks

@@ -16,6 +16,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "client/cpp/credentials.h"
 #include "fairway/session.h"
 #include "fairway/status.h"
 #include "fairway/v1/client.grpc.pb.h"
@@ -89,7 +90,7 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   static constexpr int kMostRequestsBesideUploads = 1000;
   static constexpr size_t kChunkBytes = size_t{1} << 20;
 
-  void Start(const std::string& address, const std::string& authorities);
+  void Start(const std::string& address, const ClientTexts& texts);
   void Welcomed(const std::string& address, const v1::Welcome& welcome);
   Status WhyItEnded(const grpc::Status& status) const;
   Status WaitForRoom(std::unique_lock<std::mutex>& lock);

@@ -12,6 +12,8 @@
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include "identity/certificates.h"
+#include "identity/tls_identity.h"
+#include "identity/token.h"
 
 namespace fairway::client {
 namespace {
@@ -33,7 +35,8 @@ class IsController final : public grpc::experimental::ExternalCertificateVerifie
 
 }  // namespace
 
-std::shared_ptr<grpc::ChannelCredentials> ControllerCredentials(const std::string& authorities) {
+std::shared_ptr<grpc::ChannelCredentials> ControllerCredentials(const std::string& authorities,
+                                                                const std::string& token) {
   if (authorities.empty()) return grpc::InsecureChannelCredentials();
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(
@@ -42,7 +45,31 @@ std::shared_ptr<grpc::ChannelCredentials> ControllerCredentials(const std::strin
   options.set_check_call_host(false);
   options.set_certificate_verifier(
       grpc::experimental::ExternalCertificateVerifier::Create<IsController>());
-  return grpc::experimental::TlsCredentials(options);
+  auto tls = grpc::experimental::TlsCredentials(options);
+  if (token.empty()) return tls;
+  return grpc::CompositeChannelCredentials(tls, grpc::AccessTokenCredentials(token));
+}
+
+absl::StatusOr<ClientTexts> ReadClientTexts(const std::string& tls_ca,
+                                            const std::string& token_file, bool flags) {
+  const std::string ca_name = flags ? "--tls-ca" : "tls_ca";
+  const std::string token_name = flags ? "--token-file" : "token_file";
+  ClientTexts out;
+  if (!tls_ca.empty()) {
+    auto read = ReadAuthorities(tls_ca);
+    if (!read.ok()) return Annotate(read.status(), ca_name);
+    out.authorities = *std::move(read);
+  }
+  if (token_file.empty()) return out;
+  if (tls_ca.empty()) {
+    return InvalidArgument(
+        "{} needs {}: a token goes by TLS only; give the cluster's CA, or no token", token_name,
+        ca_name);
+  }
+  auto read = ReadTokenFile(token_file);
+  if (!read.ok()) return Annotate(read.status(), token_name);
+  out.token = *std::move(read);
+  return out;
 }
 
 }  // namespace fairway::client

@@ -12,6 +12,7 @@
 #include "fairway/session.h"
 #include "fairway/v1/client.grpc.pb.h"
 #include "identity/files_for_test.h"
+#include "identity/token.h"
 
 namespace fairway::client {
 namespace {
@@ -62,6 +63,28 @@ TEST(CredentialsTest, OnlyTheControllerIsBelieved) {
   const std::string other = others.Write("ca.pem", others.authority().certificate);
   EXPECT_THAT(right.Said(other).message(), HasSubstr("certificate of controller is refused: "));
   EXPECT_EQ(right.Said("/no/such.pem").code(), StatusCode::kInvalidArgument);
+}
+
+TEST(CredentialsTest, ATokenIsReadFromAFileAndGoesByTlsOnly) {
+  CertificateFiles files;
+  const std::string ca = files.Write("ca.pem", files.authority().certificate);
+  const std::string secret = MakeTokenSecret();
+  const std::string token = files.Write("token", secret + "\n");
+  const auto both = ReadClientTexts(ca, token, /*flags=*/true);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->token, secret);
+  EXPECT_THAT(both->authorities, HasSubstr("BEGIN CERTIFICATE"));
+  EXPECT_TRUE(ReadClientTexts("", "", /*flags=*/true)->token.empty());
+
+  const auto said = [&](const std::string& tls_ca, const std::string& token_file, bool flags) {
+    return Text(ReadClientTexts(tls_ca, token_file, flags).status());
+  };
+  EXPECT_THAT(said("", token, true), HasSubstr("--token-file needs --tls-ca: a token goes by TLS"));
+  EXPECT_THAT(said("", token, false), HasSubstr("token_file needs tls_ca: a token goes by TLS"));
+  EXPECT_THAT(said(ca, ca, true), HasSubstr("--token-file: " + ca + ": it is no token"));
+  EXPECT_THAT(said(token, "", false), HasSubstr("tls_ca: " + token + ": has no certificate"));
+  const Status connected = Connect("127.0.0.1:1", {.token_file = token}).status();
+  EXPECT_EQ(connected.code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <utility>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
 
 #include "base/utf8.h"
+#include "controller/access/call_access.h"
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
@@ -21,6 +23,7 @@ constexpr int kMaxLines = 100000;
 // The most calls of GetLogs at one time. Each holds its lines, some MiB of each process, until its
 // client has read them.
 constexpr int kMaxLogReaders = 4;
+constexpr int kTokensOfAnAnswer = 1000;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), Text(status)};
@@ -29,9 +32,12 @@ grpc::Status ToGrpc(const absl::Status& status) {
 // Streams the lines that it is given. Owns itself. Counts in `readers` until its lines are gone.
 class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
  public:
-  explicit LogStream(std::atomic<int>& readers)
-      : readers_(readers), refused_(readers_.fetch_add(1) >= kMaxLogReaders) {
+  LogStream(std::atomic<int>& readers, std::shared_ptr<HeldCall> held)
+      : readers_(readers),
+        held_(std::move(held)),
+        refused_(readers_.fetch_add(1) >= kMaxLogReaders) {
     if (refused_) --readers_;
+    held_->Watch();
   }
   ~LogStream() override {
     if (!refused_) --readers_;
@@ -50,7 +56,10 @@ class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
       Finish(grpc::Status::CANCELLED);
     }
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    held_->Done();
+    delete this;
+  }
 
  private:
   void Next() {
@@ -62,21 +71,65 @@ class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
   }
 
   std::atomic<int>& readers_;
+  const std::shared_ptr<HeldCall> held_;
   const bool refused_;
   std::vector<std::pair<std::string, std::string>> lines_;
   size_t next_ = 0;
   v1::LogLine line_;
 };
 
+v1::Token ToProto(const TokenRecord& token) {
+  v1::Token out;
+  out.set_id(token.id);
+  out.set_role(std::string(NameOf(token.role)));
+  out.set_tenant(token.tenant);
+  out.set_created_s(token.created.time_since_epoch().count());
+  out.set_expires_s(token.expires.time_since_epoch().count());
+  out.set_revoked_s(token.revoked.time_since_epoch().count());
+  out.set_uses(token.uses);
+  return out;
+}
+
+absl::StatusOr<TokenSpec> SpecOf(const v1::CreateTokenRequest& request) {
+  TokenSpec spec;
+  FAIRWAY_ASSIGN_OR_RETURN(spec.role, TokenRoleOf(request.role()));
+  spec.tenant = request.tenant();
+  spec.lifetime = std::chrono::seconds(request.lifetime_s());
+  if (request.uses() != 0) spec.uses = request.uses();
+  FAIRWAY_RETURN_IF_ERROR(CheckSpec(spec));
+  return spec;
+}
+
+// The three verbs of tokens, once the caller may.
+absl::Status CreateToken(Gate& gate, const v1::CreateTokenRequest& request,
+                         v1::CreateTokenResponse* response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const TokenSpec spec, SpecOf(request));
+  FAIRWAY_ASSIGN_OR_RETURN(TokenStore::Made made, gate.Create(spec));
+  *response->mutable_token() = ToProto(made.kept.record);
+  response->set_secret(std::move(made.secret));
+  return absl::OkStatus();
+}
+
+void ListTokens(Gate& gate, int64_t after, v1::ListTokensResponse* response) {
+  for (const TokenRecord& token : gate.List()) {
+    if (token.id <= after) continue;
+    if (response->tokens_size() == kTokensOfAnAnswer) return response->set_more(true);
+    *response->add_tokens() = ToProto(token);
+  }
+}
+
 class Implementation final : public AdminService, private v1::Admin::CallbackService {
  public:
-  explicit Implementation(AdminHooks hooks) : hooks_(std::move(hooks)) {}
+  explicit Implementation(AdminHooks hooks)
+      : hooks_(std::move(hooks)), access_(hooks_.loop, hooks_.gate) {}
 
   void Register(grpc::ServerBuilder* builder) override { builder->RegisterService(this); }
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest*,
                                       v1::GetStatusResponse* response) override {
+    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.GetStatus");
+    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
     auto* const reactor = context->DefaultReactor();
     hooks_.loop->Post("admin GetStatus", [this, reactor, response] {
       *response = ToStatusResponse(hooks_.snapshot());
@@ -85,9 +138,12 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::LogLine>* GetLogs(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<v1::LogLine>* GetLogs(grpc::CallbackServerContext* context,
                                                  const v1::GetLogsRequest* request) override {
-    auto* const stream = new LogStream(log_readers_);
+    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.GetLogs");
+    if (!verdict.status.ok())
+      return access_.RefuseStream<grpc::ServerWriteReactor<v1::LogLine>>(verdict);
+    auto* const stream = new LogStream(log_readers_, access_.Hold(verdict.caller, context));
     if (stream->refused()) {
       stream->Begin(Error(
           absl::StatusCode::kResourceExhausted,
@@ -107,6 +163,8 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
   grpc::ServerUnaryReactor* RestartExecutor(grpc::CallbackServerContext* context,
                                             const v1::RestartExecutorRequest* request,
                                             v1::RestartExecutorResponse* response) override {
+    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.RestartExecutor");
+    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
     auto* const reactor = context->DefaultReactor();
     hooks_.loop->Post("admin RestartExecutor",
                       [this, reactor, response, worker = request->worker()] {
@@ -120,6 +178,8 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
   grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
                                      const v1::ShutdownRequest*,
                                      v1::ShutdownResponse* response) override {
+    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.Shutdown");
+    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
     auto* const reactor = context->DefaultReactor();
     hooks_.loop->Post("admin Shutdown", [this, reactor, response] {
       const ControllerSnapshot snapshot = hooks_.snapshot();
@@ -131,8 +191,49 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
     return reactor;
   }
 
+  grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context,
+                                        const v1::CreateTokenRequest* request,
+                                        v1::CreateTokenResponse* response) override {
+    return OnTokens(context, "fairway.v1.Admin.CreateToken", [request, response](Gate& gate) {
+      return fairway::CreateToken(gate, *request, response);
+    });
+  }
+  grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context,
+                                       const v1::ListTokensRequest* request,
+                                       v1::ListTokensResponse* response) override {
+    return OnTokens(context, "fairway.v1.Admin.ListTokens", [request, response](Gate& gate) {
+      fairway::ListTokens(gate, request->after(), response);
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerUnaryReactor* RevokeToken(grpc::CallbackServerContext* context,
+                                        const v1::RevokeTokenRequest* request,
+                                        v1::RevokeTokenResponse*) override {
+    return OnTokens(context, "fairway.v1.Admin.RevokeToken",
+                    [request](Gate& gate) { return gate.Revoke(request->id()); });
+  }
+
  private:
+  // Does `work`, which may wait for the disk, if the caller may ask for it.
+  grpc::ServerUnaryReactor* OnTokens(grpc::CallbackServerContext* context, std::string_view rpc,
+                                     std::function<absl::Status(Gate&)> work) {
+    const Verdict verdict = access_.Judge(*context, rpc);
+    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
+    auto* const reactor = context->DefaultReactor();
+    if (hooks_.gate == nullptr) {
+      reactor->Finish(ToGrpc(
+          Error(absl::StatusCode::kFailedPrecondition,
+                "this controller has no certificates (--tls-ca), so it asks nobody for a token")));
+      return reactor;
+    }
+    hooks_.tokens->Run([gate = hooks_.gate, reactor, work = std::move(work)] {
+      reactor->Finish(ToGrpc(work(*gate)));
+    });
+    return reactor;
+  }
+
   const AdminHooks hooks_;
+  const CallAccess access_;
   std::atomic<int> log_readers_{0};
 };
 

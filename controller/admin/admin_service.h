@@ -11,6 +11,7 @@
 #include "async/event_loop.h"
 #include "controller/daemon/snapshot.h"
 #include "fairway/v1/admin.pb.h"
+#include "identity/gate.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -26,6 +27,8 @@ struct AdminHooks {
   std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
   std::function<void()> shutdown;  // called in the loop, once the answer has been made
   std::string log_dir;             // empty: there are no logs
+  Gate* gate = nullptr;            // keeps the tokens; nullptr: there are none
+  BlockingPool* tokens = nullptr;  // waits for the disk on which they are kept
 };
 
 class AdminService {

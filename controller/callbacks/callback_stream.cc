@@ -82,7 +82,7 @@ absl::Status CallbackStream::Handle(const In& message) {
   if (message.has_open() == open_)
     return InvalidArgument("Open is the first message of the stream, and only the first");
   if (!open_) {
-    FAIRWAY_RETURN_IF_ERROR(router_->StreamOpened(id_, message.open().channel()));
+    FAIRWAY_RETURN_IF_ERROR(router_->StreamOpened(id_, {message.open().channel(), tenant_}));
     open_ = true;
     auto opened = std::make_unique<Out>();
     opened->mutable_opened()->set_limit_ms(router_->limits().call_ms);

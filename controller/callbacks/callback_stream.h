@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/callbacks/router.h"
@@ -25,8 +26,9 @@ class CallbackStream
   using In = v1::CallbackClientMessage;
   using Out = v1::CallbackServerMessage;
 
-  CallbackStream(uint64_t id, CallbackRouter* router, Context context)
-      : SessionStream(std::move(context)), id_(id), router_(router) {}
+  // `tenant`: the client's, as its token says; empty: nobody asked for one.
+  CallbackStream(uint64_t id, CallbackRouter* router, Context context, std::string tenant = {})
+      : SessionStream(std::move(context)), id_(id), router_(router), tenant_(std::move(tenant)) {}
 
   // Called in the loop. RESOURCE_EXHAUSTED: the client has left too many calls unread.
   absl::Status Call(uint64_t number, const CallbackCall& call, const CallbackCaller& caller);
@@ -77,6 +79,7 @@ class CallbackStream
 
   const uint64_t id_;
   CallbackRouter* const router_;
+  const std::string tenant_;
   bool open_ = false;                          // in the loop: Open came
   bool closed_ = false;                        // in the loop
   std::deque<std::unique_ptr<In>> unhandled_;  // in the loop: left over when a turn was used up

@@ -63,23 +63,32 @@ class StreamTable {
 class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
                                         public CallbackActions {
  public:
-  Impl(EventLoop* loop, CallbackLimits limits, Executors executors)
-      : loop_(loop), executors_(std::move(executors)), router_(limits, this) {}
+  Impl(EventLoop* loop, CallbackLimits limits, Executors executors, CallAccess access)
+      : loop_(loop), executors_(std::move(executors)), access_(access), router_(limits, this) {}
 
   grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>* Serve(
       grpc::CallbackServerContext* context) override {
+    const Verdict verdict = access_.Judge(*context, "fairway.v1.Callbacks.Serve");
+    if (!verdict.status.ok()) {
+      return access_.RefuseStream<
+          grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>>(verdict);
+    }
+    const std::shared_ptr<HeldCall> held = access_.Hold(verdict.caller, context);
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<GrpcCallbackStream>(
         id, &router_,
         CallbackStream::Context{loop_, pool_, id,
-                                [streams = streams_, table = table_, id] {
+                                [streams = streams_, table = table_, id, held] {
+                                  held->Done();
                                   streams->Remove(id);
                                   table->Remove(id);
                                 },
-                                "fairway.v1.CallbackClientMessage"});
+                                "fairway.v1.CallbackClientMessage"},
+        verdict.caller.tenant);
     table_->Add(id, stream);
     if (streams_->Add(id, context->peer(), stream)) {
       stream->Start();
+      held->Watch(stream);
     } else {
       stream->Refuse(ShuttingDown());
     }
@@ -114,6 +123,7 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
  private:
   EventLoop* const loop_;
   const Executors executors_;
+  const CallAccess access_;
   CallbackRouter router_;
   const std::shared_ptr<BlockingPool> pool_ = std::make_shared<BlockingPool>("callbacks", 1);
   const std::shared_ptr<OpenStreams> streams_ = std::make_shared<OpenStreams>();
@@ -122,8 +132,8 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
 };
 
 CallbackGrpcService::CallbackGrpcService(EventLoop* loop, CallbackLimits limits,
-                                         Executors executors)
-    : impl_(std::make_unique<Impl>(loop, limits, std::move(executors))) {}
+                                         Executors executors, CallAccess access)
+    : impl_(std::make_unique<Impl>(loop, limits, std::move(executors), access)) {}
 CallbackGrpcService::~CallbackGrpcService() = default;
 
 CallbackRouter& CallbackGrpcService::router() { return impl_->router(); }

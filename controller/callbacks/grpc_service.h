@@ -10,6 +10,7 @@
 #include <string>
 
 #include "async/event_loop.h"
+#include "controller/access/call_access.h"
 #include "controller/callbacks/router.h"
 
 namespace grpc {
@@ -27,7 +28,8 @@ class CallbackGrpcService {
     std::function<void(ExecutorId, CallbackAnswer)> answer;
     std::function<void(ExecutorId, const CallbackCall&)> fetch_arguments;
   };
-  CallbackGrpcService(EventLoop* loop, CallbackLimits limits, Executors executors);
+  CallbackGrpcService(EventLoop* loop, CallbackLimits limits, Executors executors,
+                      CallAccess access = {});
   ~CallbackGrpcService();
   CallbackGrpcService(const CallbackGrpcService&) = delete;
   CallbackGrpcService& operator=(const CallbackGrpcService&) = delete;

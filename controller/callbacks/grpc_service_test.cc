@@ -343,7 +343,7 @@ TEST_F(CallbackGrpcTest, StreamsThatBreakTheProtocolEnd) {
   };
   const std::string open = "open { channel: 'fedcba9876543210' }";
   EXPECT_EQ(code({open}), grpc::StatusCode::FAILED_PRECONDITION) << "no session has it";
-  InLoop([&] { service_.router().SessionOpened(SessionId(2), "fedcba9876543210"); });
+  InLoop([&] { service_.router().SessionOpened(SessionId(2), std::string("fedcba9876543210")); });
   EXPECT_EQ(code({"return { call: 1 }"}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(code({"open { channel: 'short' }"}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(code({open, open}), grpc::StatusCode::INVALID_ARGUMENT);

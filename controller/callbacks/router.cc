@@ -5,16 +5,17 @@
 #include <utility>
 
 namespace fairway {
+
 // ---- Sessions and streams ----
 
-void CallbackRouter::SessionOpened(SessionId session, std::string channel) {
+void CallbackRouter::SessionOpened(SessionId session, CallbackChannel channel) {
   ++channels_[channel];
   const auto [it, fresh] = sessions_.try_emplace(session);
   if (!fresh) Release(it->second.channel);
   it->second.channel = std::move(channel);
 }
 
-bool CallbackRouter::Release(const std::string& channel) {
+bool CallbackRouter::Release(const CallbackChannel& channel) {
   const auto it = channels_.find(channel);
   if (it == channels_.end() || --it->second > 0) return false;
   channels_.erase(it);
@@ -37,9 +38,10 @@ void CallbackRouter::SessionClosed(SessionId session) {
   if (stream != serving_.end()) actions_->EndStream(stream->second, NoSession());
 }
 
-absl::Status CallbackRouter::StreamOpened(uint64_t stream, const std::string& channel) {
-  if (channel.size() != kChannelBytes)
-    return InvalidArgument("a channel has {} bytes, this one {}", kChannelBytes, channel.size());
+absl::Status CallbackRouter::StreamOpened(uint64_t stream, const CallbackChannel& channel) {
+  if (channel.bytes.size() != kChannelBytes)
+    return InvalidArgument("a channel has {} bytes, this one {}", kChannelBytes,
+                           channel.bytes.size());
   if (!channels_.contains(channel)) return NoSession();
   if (serving_.contains(channel))
     return Error(absl::StatusCode::kAlreadyExists, "another stream serves this channel");
@@ -114,15 +116,15 @@ absl::Status CallbackRouter::CheckResults(const std::vector<CallbackArray>& want
 
 absl::StatusOr<uint64_t> CallbackRouter::StreamFor(const CallbackCaller& caller) const {
   const auto session = sessions_.find(caller.session);
-  if (session == sessions_.end() || session->second.channel.empty()) {
+  if (session == sessions_.end() || session->second.channel.bytes.empty()) {
     return Error(absl::StatusCode::kFailedPrecondition,
                  "it calls a function of its client, whose session takes no callbacks, or has "
                  "ended: callbacks need the fairway package in the client's process, with the "
                  "version of this cluster");
   }
-  if (session->second.channel.size() != kChannelBytes)
+  if (session->second.channel.bytes.size() != kChannelBytes)
     return InvalidArgument("\"{}\" of the session has {} bytes, expected {}", kChannelAttribute,
-                           session->second.channel.size(), kChannelBytes);
+                           session->second.channel.bytes.size(), kChannelBytes);
   const auto stream = serving_.find(session->second.channel);
   if (stream != serving_.end() && streams_.at(stream->second).silent)
     return Annotate(TooLate(), "an earlier call");

@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_CONTROLLER_CALLBACKS_ROUTER_H_
 #define FAIRWAY_CONTROLLER_CALLBACKS_ROUTER_H_
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -21,6 +22,17 @@ namespace fairway {
 
 inline constexpr size_t kChannelBytes = 16;
 inline constexpr char kChannelAttribute[] = "fairway_callbacks";  // of a session's initialization
+
+// What ties a stream to sessions. Streams of one tenant never serve another's sessions.
+struct CallbackChannel {
+  CallbackChannel() = default;
+  CallbackChannel(std::string bytes, std::string tenant = {})
+      : bytes(std::move(bytes)), tenant(std::move(tenant)) {}
+  auto operator<=>(const CallbackChannel&) const = default;
+
+  std::string bytes;   // kChannelBytes that the client has made; empty: there is no channel
+  std::string tenant;  // as the client's token says; empty: nobody asked for one
+};
 
 struct CallbackLimits {
   int64_t call_ms = 60000;  // 0: a call may take as long as it wants
@@ -62,13 +74,13 @@ class CallbackRouter {
 
   // ---- Sessions. A session that was never opened here has no channel. When the last session of a
   // channel ends, the channel's stream ends.
-  void SessionOpened(SessionId session, std::string channel);
+  void SessionOpened(SessionId session, CallbackChannel channel);
   void SessionClosed(SessionId session);
 
   // ---- Streams of clients; `stream` is the shell's number.
   // INVALID_ARGUMENT: no channel. FAILED_PRECONDITION: no open session has it. ALREADY_EXISTS:
   // another stream serves it. RESOURCE_EXHAUSTED: too many streams.
-  absl::Status StreamOpened(uint64_t stream, const std::string& channel);
+  absl::Status StreamOpened(uint64_t stream, const CallbackChannel& channel);
   void StreamClosed(uint64_t stream);
   // The results have the types that the call wants. An answer to a call that has ended is ignored.
   // INVALID_ARGUMENT: there never was such a call, and the stream is to be ended.
@@ -97,10 +109,10 @@ class CallbackRouter {
 
  private:
   struct Session {
-    std::string channel;
+    CallbackChannel channel;
   };
   struct Stream {
-    std::string channel;
+    CallbackChannel channel;
     uint64_t calls = 0;    // so far
     uint64_t answers = 0;  // so far, late ones included
     bool silent = false;
@@ -130,7 +142,7 @@ class CallbackRouter {
   static absl::Status CheckResults(const std::vector<CallbackArray>& wanted,
                                    const std::vector<CallbackArray>& came);
   // A session has given the channel up. Returns whether no session has it any more.
-  bool Release(const std::string& channel);
+  bool Release(const CallbackChannel& channel);
   void Send(uint64_t key);
   // Takes the call out of all tables.
   Call Take(uint64_t key);
@@ -142,9 +154,9 @@ class CallbackRouter {
   const CallbackLimits limits_;
   CallbackActions* const actions_;
   std::map<SessionId, Session> sessions_;
-  std::map<std::string, size_t> channels_;  // of open sessions -> how many have it
+  std::map<CallbackChannel, size_t> channels_;  // of open sessions -> how many have it
   std::map<uint64_t, Stream> streams_;
-  std::map<std::string, uint64_t> serving_;  // channel -> stream
+  std::map<CallbackChannel, uint64_t> serving_;  // channel -> stream
   uint64_t next_key_ = 1;
   std::map<uint64_t, Call> calls_;
   std::map<std::pair<ExecutorId, uint64_t>, uint64_t> by_executor_;  // (executor, number) -> key

@@ -88,6 +88,20 @@ TEST_F(CallbackRouterTest, ACallGoesToTheStreamOfItsSessionAndItsAnswerBack) {
   EXPECT_EQ(router_.num_bytes(), 8);
 }
 
+TEST_F(CallbackRouterTest, AStreamServesSessionsOfItsTenantOnly) {
+  router_.SessionOpened(kSession, CallbackChannel(kChannel, "red"));
+  for (const char* const tenant : {"blue", "r", ""}) {
+    EXPECT_EQ(router_.StreamOpened(kOtherStream, {kChannel, tenant}).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+  ASSERT_TRUE(router_.StreamOpened(kStream, {kChannel, "red"}).ok());
+  Called(1);
+  EXPECT_THAT(Log(), ElementsAre("call 10/1 f7 jit_f on 2"));
+  // The same bytes of another tenant are another channel.
+  router_.SessionOpened(kNeighbour, CallbackChannel(kChannel, "blue"));
+  EXPECT_TRUE(router_.StreamOpened(kOtherStream, {kChannel, "blue"}).ok());
+}
+
 TEST_F(CallbackRouterTest, WhoHasNoChannelOrNoStreamIsToldWhatToDo) {
   Called(1);
   EXPECT_THAT(Log(), ElementsAre("answer 5/1 FAILED_PRECONDITION 0"));
@@ -96,7 +110,7 @@ TEST_F(CallbackRouterTest, WhoHasNoChannelOrNoStreamIsToldWhatToDo) {
   Called(2);
   EXPECT_THAT(Log(), ElementsAre("answer 5/2 UNAVAILABLE 0"));
   EXPECT_THAT(text_, HasSubstr("stream for callbacks is not open"));
-  router_.SessionOpened(kSession, "short");
+  router_.SessionOpened(kSession, std::string("short"));
   Called(3);
   EXPECT_THAT(Log(), ElementsAre("answer 5/3 INVALID_ARGUMENT 0"));
   EXPECT_THAT(text_, HasSubstr("has 5 bytes, expected 16"));
@@ -324,7 +338,8 @@ TEST_F(CallbackRouterTest, AStreamIsOfAChannelThatAnOpenSessionHas) {
 TEST_F(CallbackRouterTest, StreamsAreBoundedAndOneServesAChannel) {
   Open();
   EXPECT_EQ(router_.StreamOpened(11, kChannel).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(router_.StreamOpened(12, "short").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(router_.StreamOpened(12, std::string("short")).code(),
+            absl::StatusCode::kInvalidArgument);
   router_.SessionOpened(kNeighbour, kOther);
   EXPECT_TRUE(router_.StreamOpened(13, kOther).ok());
   router_.SessionOpened(SessionId(3), std::string(kChannelBytes, 'c'));

@@ -18,6 +18,8 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
 #include <spdlog/spdlog.h>
 
 namespace fairway {
@@ -110,6 +112,17 @@ absl::Status BindError(const std::string& host, int port) {
                std::strerror(error));
 }
 
+// Takes gRPC's reflection away, which is on in every server of a process that has it.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return dynamic_cast<grpc::reflection::ProtoServerReflectionPlugin*>(plugin.get()) != nullptr;
+    });
+  }
+};
+
 class Server final : public GrpcServer {
  public:
   Server(std::unique_ptr<grpc::Server> server, std::shared_ptr<grpc::ServerCredentials> credentials,
@@ -144,8 +157,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   const std::string literal = host.find(':') == std::string::npos ? host : "[" + host + "]";
   grpc::ServerBuilder builder;
   int bound = 0;
-  if (tls != nullptr)
+  if (tls != nullptr) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+    // It asks nobody for a token.
+    builder.SetOption(std::make_unique<WithoutReflection>());
+  }
   const auto credentials = tls == nullptr ? grpc::InsecureServerCredentials()
                                           : std::make_shared<ReloadedCredentials>(std::move(tls));
   builder.AddListeningPort(fmt::format("{}:{}", literal, port), credentials, &bound);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller's gRPC server: the given services, grpc.health.v1 and reflection. With an identity
-// it speaks TLS only, 1.2 or newer.
+// it speaks TLS only, 1.2 or newer, and has no reflection.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
 #define FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
 

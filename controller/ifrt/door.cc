@@ -13,14 +13,14 @@ IfrtDoor::IfrtDoor(Cluster* cluster, CompileService* compiler, IfrtSessionOption
 IfrtDoor::~IfrtDoor() = default;
 
 absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tenant,
-                                            IfrtShell* shell, const std::string& channel) {
+                                            IfrtShell* shell, const CallbackChannel& channel) {
   if (sessions_.contains(id))
     return Error(absl::StatusCode::kAlreadyExists, "session number {} is taken", id);
   FAIRWAY_ASSIGN_OR_RETURN(const SessionId session, cluster_->sessions().Open(tenant));
   auto made = std::make_unique<IfrtSession>(id, session, cluster_, compiler_, shell, options_);
   IfrtSession* raw = made.get();
   sessions_.emplace(id, std::move(made));
-  if (callbacks_ != nullptr && !channel.empty()) callbacks_->SessionOpened(session, channel);
+  if (callbacks_ != nullptr && !channel.bytes.empty()) callbacks_->SessionOpened(session, channel);
   return raw;
 }
 

@@ -26,10 +26,11 @@ class IfrtDoor {
   // The router is told of sessions and of the channels that serve their callbacks; or nullptr.
   void set_callbacks(CallbackRouter* callbacks) { callbacks_ = callbacks; }
 
-  // `id` is random and made by the shell. `channel` is empty if the session has none. UNAVAILABLE:
+  // `id` is random and made by the shell. `channel` is empty if the session has
+  // none. UNAVAILABLE:
   // no island is up. ALREADY_EXISTS: the id is taken.
   absl::StatusOr<IfrtSession*> Open(uint64_t id, const std::string& tenant, IfrtShell* shell,
-                                    const std::string& channel = {});
+                                    const CallbackChannel& channel = {});
   // Frees all that the session owned. Unknown ids are ignored.
   void Close(uint64_t id);
   // nullptr: there is no such session.

@@ -30,10 +30,8 @@ namespace proxy = xla::ifrt::proxy;
 constexpr int kMaxReceiveBytes = 512 << 20;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr char kSessionKey[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
+constexpr std::string_view kService = "xla.ifrt.proxy.GrpcIfrtService";
 constexpr char kStoreKey[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
-
-// "ipv4:127.0.0.1:4711" without the port, which differs between connections of one client.
-std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
 template <typename Proto>
 std::optional<Proto> FromMetadata(const grpc::CallbackServerContext& context, const char* key) {
@@ -64,12 +62,14 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
 
   // `disk` writes the bytes that do not stay in memory, on behalf of `session`.
   StoreCall(std::unique_ptr<UploadBuffer> buffer, std::shared_ptr<BlockingPool> disk,
-            uint64_t session, Deliver deliver)
+            uint64_t session, std::shared_ptr<HeldCall> held, Deliver deliver)
       : buffer_(std::move(buffer)),
         disk_(std::move(disk)),
         session_(session),
+        held_(std::move(held)),
         deliver_(std::move(deliver)) {
     StartRead(&chunk_);
+    held_->Watch();
   }
   explicit StoreCall(const grpc::Status& refusal) { Finish(refusal); }
 
@@ -82,7 +82,10 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
     if (buffer_->GoesToFile(chunk_.data())) return disk_->Run([this] { TakeChunk(); }, session_);
     TakeChunk();
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    if (held_ != nullptr) held_->Done();
+    delete this;
+  }
 
  private:
   void TakeChunk() {
@@ -96,6 +99,7 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
   std::unique_ptr<UploadBuffer> buffer_;
   std::shared_ptr<BlockingPool> disk_;
   uint64_t session_ = 0;
+  std::shared_ptr<HeldCall> held_;  // nullptr: it was refused
   Deliver deliver_;
   proxy::GrpcHostBufferStoreRequest chunk_;
 };
@@ -104,7 +108,11 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
 class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>,
                          public std::enable_shared_from_this<LookupCall> {
  public:
-  void KeepAlive() { self_ = shared_from_this(); }
+  explicit LookupCall(std::shared_ptr<HeldCall> held) : held_(std::move(held)) {}
+  void KeepAlive() {
+    self_ = shared_from_this();
+    held_->Watch();
+  }
 
   void Deliver(absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
     {
@@ -122,7 +130,10 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     WriteNext();
   }
   void OnCancel() override { Deliver(absl::CancelledError("the client gave up")); }
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    held_->Done();
+    self_.reset();
+  }
 
  private:
   void WriteNext() {
@@ -134,6 +145,7 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     StartWriteAndFinish(&chunk_, {}, grpc::Status::OK);
   }
 
+  const std::shared_ptr<HeldCall> held_;
   std::shared_ptr<LookupCall> self_;
   std::mutex mu_;
   bool decided_ = false;  // guarded by mu_: bytes, error or end
@@ -157,6 +169,8 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const proxy::GrpcGetVersionRequest* request,
                                        proxy::GrpcGetVersionResponse* response) override {
+    const Verdict verdict = Judge(*context, "GetVersion");
+    if (!verdict.status.ok()) return options_.access.Refuse(verdict, context);
     auto* reactor = context->DefaultReactor();
     const auto version = ChooseVersion(request->min_version(), request->max_version());
     if (version.ok()) *response->mutable_version() = *version;
@@ -166,6 +180,13 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
 
   grpc::ServerBidiReactor<proxy::IfrtRequest, proxy::IfrtResponse>* IfrtSession(
       grpc::CallbackServerContext* context) override {
+    const Verdict verdict = Judge(*context, "IfrtSession");
+    if (!verdict.status.ok()) {
+      return options_.access
+          .RefuseStream<grpc::ServerBidiReactor<proxy::IfrtRequest, proxy::IfrtResponse>>(verdict);
+    }
+    const std::string& tenant = verdict.caller.tenant;  // empty: what the client says counts
+    const std::shared_ptr<HeldCall> held = options_.access.Hold(verdict.caller, context);
     uint64_t id = 0;
     while (id == 0) {
       if (getrandom(&id, sizeof(id), 0) != sizeof(id)) id = 0;
@@ -174,11 +195,15 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     std::map<std::string, AttributeValue> data;
     if (metadata.has_value()) data = AttributesFromProto(metadata->initialization_data());
     auto stream = std::make_shared<IfrtStream>(
-        id, ValidUtf8(TextOf(data, "tenant", "default")), TextOf(data, kChannelAttribute, ""),
-        door_,
-        IfrtStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
+        id, tenant.empty() ? ValidUtf8(TextOf(data, "tenant", "default")) : tenant,
+        CallbackChannel(TextOf(data, kChannelAttribute, ""), tenant), door_,
+        IfrtStream::Context{loop_, pool_, id,
+                            [streams = streams_, id, held] {
+                              held->Done();
+                              streams->Remove(id);
+                            },
                             "IfrtRequest", garbage_, options_.messages});
-    const bool open = streams_->Add(id, HostOf(context->peer()), stream, options_.spool.Share());
+    const bool open = streams_->Add(id, OwnerOf(verdict, *context), stream, options_.spool.Share());
     absl::Status refusal;
     if (!open) refusal = ShuttingDown();
     if (!metadata.has_value()) {
@@ -188,6 +213,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     }
     if (refusal.ok()) {
       stream->Start();
+      held->Watch(stream);
     } else {
       stream->Refuse(refusal);
     }
@@ -196,15 +222,20 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
 
   grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest>* HostBufferStore(
       grpc::CallbackServerContext* context, proxy::GrpcHostBufferStoreResponse*) override {
+    const Verdict verdict = Judge(*context, "HostBufferStore");
+    if (!verdict.status.ok()) {
+      return options_.access
+          .RefuseStream<grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest>>(verdict);
+    }
     const auto metadata = FromMetadata<proxy::GrpcHostBufferStoreMetadata>(*context, kStoreKey);
     if (!metadata.has_value())
       return new StoreCall(
           {grpc::StatusCode::INVALID_ARGUMENT, "the call carries no readable store metadata"});
     const uint64_t id = metadata->session_id(), handle = metadata->handle();
-    std::optional<Spool> spool = streams_->SpoolOf(id, HostOf(context->peer()));
+    std::optional<Spool> spool = streams_->SpoolOf(id, OwnerOf(verdict, *context));
     if (!spool.has_value()) return new StoreCall(NoSuchSession());
     return new StoreCall(std::make_unique<UploadBuffer>(metadata->buffer_size(), *std::move(spool)),
-                         disk_, id,
+                         disk_, id, options_.access.Hold(verdict.caller, context),
                          [loop = loop_, door = door_, id,
                           handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
                            loop->Post("ifrt stored", [door, id, handle, bytes = std::move(bytes)] {
@@ -217,10 +248,15 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
       grpc::CallbackServerContext* context,
       const proxy::GrpcHostBufferLookupRequest* request) override {
-    auto call = std::make_shared<LookupCall>();
+    const Verdict verdict = Judge(*context, "HostBufferLookup");
+    if (!verdict.status.ok()) {
+      return options_.access
+          .RefuseStream<grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>>(verdict);
+    }
+    auto call = std::make_shared<LookupCall>(options_.access.Hold(verdict.caller, context));
     call->KeepAlive();
     const uint64_t id = request->session_id(), handle = request->handle();
-    const bool owned = streams_->Owns(id, HostOf(context->peer()));
+    const bool owned = streams_->Owns(id, OwnerOf(verdict, *context));
     loop_->Post("ifrt lookup", [door = door_, id, handle, owned, call] {
       fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
       if (session == nullptr) return call->Deliver(absl::NotFoundError("there is no such session"));
@@ -235,9 +271,11 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context,
                                              const proxy::GrpcHostBufferDeleteRequest* request,
                                              proxy::GrpcHostBufferDeleteResponse*) override {
+    const Verdict verdict = Judge(*context, "HostBufferDelete");
+    if (!verdict.status.ok()) return options_.access.Refuse(verdict, context);
     auto* reactor = context->DefaultReactor();
     const uint64_t id = request->session_id(), handle = request->handle();
-    const bool owned = streams_->Owns(id, HostOf(context->peer()));
+    const bool owned = streams_->Owns(id, OwnerOf(verdict, *context));
     loop_->Post("ifrt delete", [door = door_, id, handle, owned, reactor] {
       fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
       reactor->Finish(session == nullptr ? NoSuchSession()
@@ -249,6 +287,8 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   grpc::ServerUnaryReactor* HostBufferReadFromDisk(
       grpc::CallbackServerContext* context, const proxy::GrpcHostBufferReadFromDiskRequest*,
       proxy::GrpcHostBufferReadFromDiskResponse*) override {
+    const Verdict verdict = Judge(*context, "HostBufferReadFromDisk");
+    if (!verdict.status.ok()) return options_.access.Refuse(verdict, context);
     auto* reactor = context->DefaultReactor();
     reactor->Finish(
         {grpc::StatusCode::UNIMPLEMENTED, "HostBufferReadFromDisk is not served by Fairway"});
@@ -259,6 +299,13 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   size_t num_streams() const { return streams_->size(); }
 
  private:
+  Verdict Judge(const grpc::CallbackServerContext& context, std::string_view method) const {
+    return options_.access.Judge(context, fmt::format("{}.{}", kService, method));
+  }
+  std::string OwnerOf(const Verdict& verdict, const grpc::CallbackServerContext& context) const {
+    return options_.access.OwnerOf(verdict.caller, context);
+  }
+
   EventLoop* const loop_;
   IfrtDoor* const door_;
   const IfrtGrpcOptions options_;

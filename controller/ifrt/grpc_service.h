@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "async/event_loop.h"
+#include "controller/access/call_access.h"
 #include "controller/ifrt/door.h"
 #include "controller/sessions/open_streams.h"
 #include "transport/block_pool.h"
@@ -24,6 +25,7 @@ struct IfrtGrpcOptions {
   int copy_threads = 2;
   // For the messages of all streams, on their way in and out.
   std::shared_ptr<MemoryBudget> messages = std::make_shared<MemoryBudget>(kMessageBytes);
+  CallAccess access{};
 };
 
 // Thread-safe. `loop` and `door` must outlive the service; the server must be shut down before the

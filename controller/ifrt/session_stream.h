@@ -30,7 +30,8 @@ class IfrtStream final
       public IfrtShell {
  public:
   // `channel` serves its callbacks; empty: there is none.
-  IfrtStream(uint64_t id, std::string tenant, std::string channel, IfrtDoor* door, Context context)
+  IfrtStream(uint64_t id, std::string tenant, CallbackChannel channel, IfrtDoor* door,
+             Context context)
       : SessionStream(std::move(context)),
         id_(id),
         tenant_(std::move(tenant)),
@@ -68,7 +69,7 @@ class IfrtStream final
 
   const uint64_t id_;
   const std::string tenant_;
-  const std::string channel_;
+  const CallbackChannel channel_;
   IfrtDoor* const door_;
   std::deque<std::unique_ptr<Request>> unhandled_;  // in the loop: waits while too much is unread
   std::deque<std::unique_ptr<Response>> outbox_;    // guarded by SessionStream's lock

@@ -30,13 +30,26 @@ class NativeGrpcService::Impl final
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override {
+    const CallAccess& access = options_.access;
+    const Verdict verdict = access.Judge(*context, "fairway.v1.Client.Session");
+    if (!verdict.status.ok()) {
+      return access.RefuseStream<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>>(
+          verdict);
+    }
+    const std::shared_ptr<HeldCall> held = access.Hold(verdict.caller, context);
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<NativeStream>(
         door_, options_.spool.Share(),
-        NativeStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
-                              "fairway.v1.ClientMessage", garbage_, options_.messages});
+        NativeStream::Context{loop_, pool_, id,
+                              [streams = streams_, id, held] {
+                                held->Done();
+                                streams->Remove(id);
+                              },
+                              "fairway.v1.ClientMessage", garbage_, options_.messages},
+        verdict.caller.tenant);
     if (streams_->Add(id, context->peer(), stream)) {
       stream->Start();
+      held->Watch(stream);
     } else {
       stream->Refuse(ShuttingDown());
     }

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "async/event_loop.h"
+#include "controller/access/call_access.h"
 #include "controller/native/door.h"
 #include "controller/sessions/open_streams.h"
 #include "transport/block_pool.h"
@@ -24,6 +25,7 @@ struct NativeGrpcOptions {
   Spool spool{std::make_shared<MemoryBudget>(int64_t{768} << 20), "/tmp"};
   // For the messages of all streams, on their way in and out.
   std::shared_ptr<MemoryBudget> messages = std::make_shared<MemoryBudget>(kMessageBytes);
+  CallAccess access{};
 };
 
 // Thread-safe. `loop` and `door` must outlive the service; the server must be shut down before the

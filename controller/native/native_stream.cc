@@ -87,7 +87,7 @@ absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
 absl::Status NativeStream::Begin(const v1::Request& hello) {
   if (!hello.has_hello() || hello.id() == 0)
     return InvalidArgument("a session begins with a Hello that has an id");
-  const std::string& tenant = hello.hello().tenant();
+  const std::string& tenant = tenant_.empty() ? hello.hello().tenant() : tenant_;
   FAIRWAY_ASSIGN_OR_RETURN(session_, door_->Open(tenant.empty() ? "default" : tenant, this));
   return absl::OkStatus();
 }

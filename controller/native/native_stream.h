@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
@@ -38,8 +39,12 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
                            public SessionStream<grpc::ByteBuffer, ClientBatch, grpc::ByteBuffer>,
                            public NativeShell {
  public:
-  NativeStream(NativeDoor* door, Spool spool, Context context)
-      : SessionStream(std::move(context)), door_(door), uploads_(std::move(spool)) {}
+  // `tenant`: the client's, as its token says; empty: what its Hello says.
+  NativeStream(NativeDoor* door, Spool spool, Context context, std::string tenant = {})
+      : SessionStream(std::move(context)),
+        door_(door),
+        tenant_(std::move(tenant)),
+        uploads_(std::move(spool)) {}
 
   // NativeShell; in the loop.
   void Send(v1::Answer answer) override;
@@ -74,6 +79,7 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void DropBatch(bool handled);
 
   NativeDoor* const door_;
+  const std::string tenant_;
   Uploads uploads_;  // used by gRPC's threads, one at a time
   Outbox outbox_;    // guarded by SessionStream's lock
 

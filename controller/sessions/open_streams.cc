@@ -5,10 +5,10 @@
 
 namespace fairway {
 
-bool OpenStreams::Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream,
+bool OpenStreams::Add(uint64_t id, std::string owner, std::weak_ptr<OpenStream> stream,
                       Spool spool) {
   const std::lock_guard lock(mu_);
-  streams_[id] = {std::move(host), std::move(stream), std::move(spool)};
+  streams_[id] = {std::move(owner), std::move(stream), std::move(spool)};
   return !ended_;
 }
 
@@ -18,14 +18,14 @@ void OpenStreams::Remove(uint64_t id) {
   if (streams_.empty()) empty_.notify_all();
 }
 
-bool OpenStreams::Owns(uint64_t id, const std::string& host) const {
-  return SpoolOf(id, host).has_value();
+bool OpenStreams::Owns(uint64_t id, const std::string& owner) const {
+  return SpoolOf(id, owner).has_value();
 }
 
-std::optional<Spool> OpenStreams::SpoolOf(uint64_t id, const std::string& host) const {
+std::optional<Spool> OpenStreams::SpoolOf(uint64_t id, const std::string& owner) const {
   const std::lock_guard lock(mu_);
   const auto it = streams_.find(id);
-  if (it == streams_.end() || it->second.host != host) return std::nullopt;
+  if (it == streams_.end() || it->second.owner != owner) return std::nullopt;
   return it->second.spool;
 }
 

@@ -34,14 +34,15 @@ class OpenStream {
 // Thread-safe.
 class OpenStreams {
  public:
-  // `host` is the client's. `spool` is the stream's share, for bytes that come beside the stream.
-  // False after EndAll: the caller must refuse the stream.
-  bool Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream, Spool spool = {});
+  // `owner` is whoever else may come back to the stream: the client's tenant and host. `spool` is
+  // the stream's share, for bytes that come beside the stream. False after EndAll: the caller must
+  // refuse the stream.
+  bool Add(uint64_t id, std::string owner, std::weak_ptr<OpenStream> stream, Spool spool = {});
   void Remove(uint64_t id);
-  // Whether stream `id` is open and came from `host`.
-  bool Owns(uint64_t id, const std::string& host) const;
-  // The spool that it was added with; nullopt unless `host` owns the stream.
-  std::optional<Spool> SpoolOf(uint64_t id, const std::string& host) const;
+  // Whether stream `id` is open and is of `owner`.
+  bool Owns(uint64_t id, const std::string& owner) const;
+  // The spool that it was added with; nullopt unless `owner` owns the stream.
+  std::optional<Spool> SpoolOf(uint64_t id, const std::string& owner) const;
   // Fails all streams with `status`, and ends those that are left after `grace`. Blocks.
   void EndAll(const absl::Status& status, std::chrono::milliseconds grace);
   size_t size() const;
@@ -51,7 +52,7 @@ class OpenStreams {
   std::vector<std::shared_ptr<OpenStream>> Open() const;
 
   struct Entry {
-    std::string host;
+    std::string owner;
     std::weak_ptr<OpenStream> stream;
     Spool spool;
   };

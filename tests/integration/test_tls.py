@@ -25,6 +25,14 @@ def make(directory, *workers):
     assert run("fairway", "init", str(directory)).returncode == 0
     for worker in workers:
         assert run("fairway", "issue", worker, "--from", str(directory)).returncode == 0
+    made = run("fairway", "token", "create", "--role=user", "--tenant=red", f"--to={directory}/user.token",
+               f"--data-directory={directory}/data")
+    assert made.returncode == 0, made.stderr
+
+
+def user_of(directory):
+    """The flags of a client of tenant red."""
+    return [f"--tls-ca={directory}/ca.pem", f"--token-file={directory}/user.token"]
 
 
 def tls_of(directory, worker):
@@ -74,7 +82,7 @@ def test_a_cluster_with_tls_runs_a_program_over_two_islands(secured, certificate
         secured.worker(f"w{number}", f"island{number}", *tls_of(certificates, f"w{number}"))
     secured.controller.wait("islands up: 2")
     done = run("fairway", "run", str(PROGRAM), "--controller", f"127.0.0.1:{secured.port}", "--arg", "x=1.5",
-               f"--tls-ca={certificates}/ca.pem")
+               *user_of(certificates))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "doubled  f32[8]  [3, 3, 3, 3, 3, 3, 3, 3]\nsum  f32[4]  [6, 6, 6, 6]\n"
 
@@ -203,7 +211,7 @@ def test_a_certificate_that_is_replaced_counts_at_the_next_connection(secured, c
     secured.controller.wait("islands up: 1")
     assert run("fairway", "issue", "w0", "--from", str(certificates), "--to", str(mine)).returncode == 0
     restart = run("fairway", "restart", "w0", "--controller", f"127.0.0.1:{secured.port}",
-                  f"--tls-ca={certificates}/ca.pem")
+                  f"--tls-ca={certificates}/ca.pem", f"--token-file={certificates}/admin.token")
     assert restart.returncode == 0, restart.stderr
     wait_for(lambda: len([line for line in secured.controller.lines() if "islands up: 1" in line["msg"]]) == 2,
              "the island's return with the new certificate")
@@ -226,8 +234,9 @@ def faults(address, *flags):
 
 def test_clients_and_controllers_that_do_not_fit_are_told_why(secured, certificates, tmp_path):
     address, ca = f"127.0.0.1:{secured.port}", f"--tls-ca={certificates}/ca.pem"
-    assert run("fairway", "status", "--controller", address, ca).returncode == 0
-    assert run("fairway", "status", "--controller", address, FAIRWAY_TLS_CA=f"{certificates}/ca.pem").returncode == 0
+    assert run("fairway", "status", "--controller", address, *user_of(certificates)).returncode == 0
+    assert run("fairway", "status", "--controller", address, FAIRWAY_TLS_CA=f"{certificates}/ca.pem",
+               FAIRWAY_TOKEN_FILE=f"{certificates}/user.token").returncode == 0
     for said in faults(address):
         assert "the server there speaks TLS, and this client does not: give it the cluster's CA (--tls-ca" in said
     make(tmp_path / "other")
@@ -282,7 +291,8 @@ def test_clients_see_the_controllers_new_certificate_and_their_streams_stand(tmp
                 os.replace(other / name, mine / name)
             # The files are looked at when somebody connects, once a second.
             wait_for(lambda: run("fairway", "status", "--controller", f"127.0.0.1:{cluster.port}",
-                                 f"--tls-ca={new_ca}").returncode == 0, "the new certificate")
+                                 f"--tls-ca={new_ca}", f"--token-file={mine}/user.token").returncode == 0,
+                     "the new certificate")
             assert pinged(before)
     finally:
         cluster.controller.stop()
@@ -298,7 +308,8 @@ def test_who_does_not_shake_hands_is_let_go_of(secured, certificates):
     # 200 that say nothing, and one that says half a greeting.
     silent = [socket.create_connection(("127.0.0.1", secured.port), timeout=60) for _ in range(200)]
     silent[0].sendall(bytes([22, 3, 1, 2, 0, 1]))
-    assert run("fairway", "status", "--controller", f"127.0.0.1:{secured.port}", f"--tls-ca={ca}").returncode == 0
+    assert run("fairway", "status", "--controller", f"127.0.0.1:{secured.port}",
+               *user_of(certificates)).returncode == 0
     for connection in silent:
         assert connection.recv(1) == b""
         connection.close()
@@ -306,10 +317,10 @@ def test_who_does_not_shake_hands_is_let_go_of(secured, certificates):
 
 JAX = """
 import os, sys, fairway, jax, numpy as np
-fairway.connect(sys.argv[1], tls_ca=sys.argv[2])
+fairway.connect(sys.argv[1], tls_ca=sys.argv[2], token_file=sys.argv[3])
 there = jax.device_put(np.arange(1 << 22))
 print(len(jax.devices()), int(np.asarray(there).sum()), flush=True)
-if sys.argv[3:] and os.fork() == 0:
+if sys.argv[4:] and os.fork() == 0:
     print("forked", flush=True)
 sys.stdin.readline()
 """
@@ -318,9 +329,9 @@ sys.stdin.readline()
 class Jax:
     """A JAX program by TLS; it has printed a sum, and waits for its standard input."""
 
-    def __init__(self, secured, ca, *words):
+    def __init__(self, secured, ca, token, *words):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", JAX, f"127.0.0.1:{secured.port}", str(ca), *words],
+            [sys.executable, "-c", JAX, f"127.0.0.1:{secured.port}", str(ca), str(token), *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
 
@@ -347,13 +358,13 @@ def island(secured, certificates):
 
 def sessions(secured, certificates):
     done = run("fairway", "status", "-o", "json", "--controller", f"127.0.0.1:{secured.port}",
-               f"--tls-ca={certificates}/ca.pem")
+               *user_of(certificates))
     return int(json.loads(done.stdout)["counts"].get("sessions", 0))
 
 
 def test_jax_works_by_tls_and_its_gateway_ends_with_it(island, certificates):
     for end in ("orderly", "killed", "forked"):
-        jax = Jax(island, certificates / "ca.pem", *(["fork"] if end == "forked" else []))
+        jax = Jax(island, certificates / "ca.pem", certificates / "user.token", *(["fork"] if end == "forked" else []))
         assert jax.process.stdout.readline() == f"2 {(1 << 22) * ((1 << 22) - 1) // 2}\n", jax.process.stderr.read()
         assert len(jax.gateways()) == 1 and sessions(island, certificates) == 1
         if end == "forked":  # the child lives on, and keeps no gateway
@@ -369,7 +380,8 @@ def test_jax_works_by_tls_and_its_gateway_ends_with_it(island, certificates):
 
 def test_jax_says_in_one_line_why_there_is_no_tls(secured, certificates, tmp_path):
     make(tmp_path / "other")
-    _, said = Jax(secured, tmp_path / "other" / "ca.pem").process.communicate(timeout=60)
+    other = tmp_path / "other"
+    _, said = Jax(secured, other / "ca.pem", other / "user.token").process.communicate(timeout=60)
     last = said.strip().splitlines()[-1]
     assert "no session by TLS: connecting to 127.0.0.1:" in last and "certificate is refused" in last
 

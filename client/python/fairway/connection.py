@@ -17,6 +17,7 @@ from fairway import arguments, callbacks, gateway, jax_versions, notices, termin
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 TLS_CA = "FAIRWAY_TLS_CA"
+TOKEN_FILE = "FAIRWAY_TOKEN_FILE"
 DEFAULT_PORT = 29000
 LOCAL = f"127.0.0.1:{DEFAULT_PORT}"  # where `fairway up` listens by default
 PLATFORM = "fairway"
@@ -26,7 +27,7 @@ _SESSION_SECONDS = 20.0
 _HOW_TO_START = "start a local cluster with: fairway up --islands 2 --devices 4"
 
 # The address given to connect(); it precedes the environment. Set before JAX creates its backends.
-_chosen: dict[str, Any] = {"address": None, "tls_ca": None, "timeout": _PROBE_SECONDS}
+_chosen: dict[str, Any] = {"address": None, "tls_ca": None, "token_file": None, "timeout": _PROBE_SECONDS}
 
 
 class ControllerError(RuntimeError):
@@ -99,7 +100,7 @@ def prepare_process() -> None:
 
 
 def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = ENVIRONMENT,
-                tls_ca: str | None = None) -> Any:
+                tls_ca: str | None = None, token_file: str | None = None) -> Any:
     """Opens a session.
 
     Args:
@@ -108,6 +109,8 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
       variable: as for `probe`.
       tls_ca: PEM file of the CA that has signed the controller's certificate; None: that of
         FAIRWAY_TLS_CA, and without it no TLS.
+      token_file: file of the token that says who this client is; None: that of FAIRWAY_TOKEN_FILE,
+        and without it no token.
 
     Returns:
       The IFRT proxy client of jaxlib, as JAX's backend registry wants it.
@@ -131,7 +134,11 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     authorities = tls_ca or os.environ.get(TLS_CA)
-    tls = _start_gateway(where, authorities) if authorities else None
+    token = token_file or os.environ.get(TOKEN_FILE)
+    if token and not authorities:
+        raise ControllerError(f"a token goes by TLS only: set {TLS_CA} to the PEM file of the cluster's CA (or tls_ca=), "
+                              f"or give no token ({TOKEN_FILE}, token_file=)")
+    tls = _start_gateway(where, authorities, token) if authorities else None
     session = terminal.watch(options, where, {tls.path} if tls else None)
     try:
         client = ifrt_proxy.get_client(f"grpc://unix:{tls.path}" if tls else f"grpc://{where}", options)
@@ -150,9 +157,9 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     return client
 
 
-def _start_gateway(where: str, authorities: str) -> gateway.Gateway:
+def _start_gateway(where: str, authorities: str, token: str | None) -> gateway.Gateway:
     try:
-        return gateway.start(where, authorities)
+        return gateway.start(where, authorities, token)
     except gateway.GatewayError as error:
         raise ControllerError(f"no session by TLS: {error}") from None
 
@@ -209,7 +216,8 @@ def client_of_environment() -> Any:
             f"no address of a Fairway controller; set {ENVIRONMENT}=host:port "
             f"({_HOW_TO_START}, which prints it) or call fairway.connect('host:port')"
         )
-    return make_client(address, _chosen["timeout"], tls_ca=_chosen["tls_ca"])
+    return make_client(address, _chosen["timeout"], tls_ca=_chosen["tls_ca"],
+                       token_file=_chosen["token_file"])
 
 
 def client_of_backend_target() -> Any:
@@ -232,7 +240,7 @@ def client_of_backend_target() -> Any:
 
 
 def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS,
-            tls_ca: str | os.PathLike | None = None) -> str:
+            tls_ca: str | os.PathLike | None = None, token_file: str | os.PathLike | None = None) -> str:
     """Makes the devices of a cluster the default devices of JAX in this process.
 
     Has the same effect as a start with JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=address. The
@@ -245,6 +253,8 @@ def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS,
       tls_ca: PEM file of the CA that has signed the controller's certificate: the session goes by
         TLS, through a process `fairway gateway` that ends with this one. None: FAIRWAY_TLS_CA, and
         without that plain text.
+      token_file: file of the token that says who this client is (`fairway token create`), which only
+        its owner can read, or /dev/fd/N. None: FAIRWAY_TOKEN_FILE, and without that no token.
 
     Returns:
       The address that was taken.
@@ -267,7 +277,8 @@ def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS,
         )
     chosen = address or os.environ.get(ENVIRONMENT) or LOCAL
     probe(*parse_address(chosen), timeout)
-    _chosen.update(address=chosen, timeout=timeout, tls_ca=os.fspath(tls_ca) if tls_ca else None)
+    _chosen.update(address=chosen, timeout=timeout, tls_ca=os.fspath(tls_ca) if tls_ca else None,
+                   token_file=os.fspath(token_file) if token_file else None)
     jax_plugin.initialize()
     platforms = [p for p in (jax.config.jax_platforms or "cpu").split(",") if p != PLATFORM]
     jax.config.update("jax_platforms", ",".join([PLATFORM, *platforms]))

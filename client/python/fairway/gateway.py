@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -37,18 +38,22 @@ class Gateway:
             os.close(held)
 
 
-def start(controller: str, tls_ca: str) -> Gateway:
+def start(controller: str, tls_ca: str, token_file: str | None = None) -> Gateway:
     """Starts a gateway and waits until it serves.
 
     Args:
       controller: host:port.
       tls_ca: PEM file of the CA that has signed the controller's certificate.
+      token_file: file of the token with which it makes all calls, or /dev/fd/N; None: none.
 
     Raises:
-      GatewayError: the program is missing, or what the gateway says: it cannot be reached, the file
+      GatewayError: the program is missing, or what the gateway says: it cannot be reached, a file
         or the controller's certificate is wrong, or the controller speaks no TLS.
     """
     command = _program()
+    token = [f"--token-file={token_file}"] if token_file else []
+    descriptor = re.fullmatch(r"/dev/fd/(\d+)", token_file or "")
+    passed = (int(descriptor[1]),) if descriptor else ()
     folder = tempfile.mkdtemp(prefix="fairway-")  # mode 0700
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = os.path.join(folder, "gateway")
@@ -56,9 +61,9 @@ def start(controller: str, tls_ca: str) -> Gateway:
     try:
         process = subprocess.Popen(
             [command, "gateway", f"--controller={controller}", f"--tls-ca={tls_ca}", f"--listen=unix:{path}",
-             f"--life-fd={life}"],
+             f"--life-fd={life}", *token],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            pass_fds=(life,), start_new_session=True)  # Ctrl-C at a terminal is for this process alone
+            pass_fds=(life, *passed), start_new_session=True)  # Ctrl-C at a terminal is for this process alone
     except OSError as error:
         os.close(held)
         raise GatewayError(f"cannot start {command}: {error.strerror}") from None

@@ -245,3 +245,12 @@ def test_connect_takes_the_address_of_the_environment(silent_server):
         FAIRWAY_CONTROLLER=f"127.0.0.1:{silent_server}",
     )
     assert re.fullmatch(r"127\.0\.0\.1:\d+", done.stdout.strip()), done.stderr
+
+
+def test_a_token_is_not_sent_without_tls(silent_server, monkeypatch):
+    monkeypatch.delenv("FAIRWAY_TLS_CA", raising=False)
+    with pytest.raises(connection.ControllerError, match="a token goes by TLS only: set FAIRWAY_TLS_CA"):
+        connection.make_client(f"127.0.0.1:{silent_server}", token_file="/no/such")
+    monkeypatch.setenv("FAIRWAY_TOKEN_FILE", "/no/such")
+    with pytest.raises(connection.ControllerError, match="a token goes by TLS only"):
+        connection.make_client(f"127.0.0.1:{silent_server}")

@@ -67,3 +67,24 @@ echo ended >> {words}
         assert time.monotonic() < deadline
         time.sleep(0.01)
     started.close()  # once more changes nothing
+
+
+@pytest.mark.parametrize("token_file, wanted", [(None, ""), ("/home/me/token", "--token-file=/home/me/token")])
+def test_the_gateway_gets_the_tokens_file_and_not_the_token(program, tmp_path, token_file, wanted):
+    words = tmp_path / "words"
+    program(f'echo "$@" > {words}\necho listening on it\ncat >/dev/null\n')
+    started = gateway.start("h:1", "/ca.pem", token_file)
+    assert (wanted in words.read_text()) and ("--token-file" in words.read_text()) == bool(wanted)
+    started.close()
+
+
+def test_the_gateway_gets_the_tokens_descriptor(program, tmp_path):
+    read, write = os.pipe()
+    os.write(write, b"secret")
+    os.close(write)
+    said = tmp_path / "said"
+    program(f'for word in "$@"; do case $word in --token-file=*) cat "${{word#*=}}" > {said};; esac; done\n'
+            "echo listening on it\n")
+    gateway.start("h:1", "/ca.pem", f"/dev/fd/{read}").close()
+    os.close(read)
+    assert said.read_text() == "secret"

@@ -51,6 +51,9 @@ struct ConnectOptions {
   // PEM file of the CA that has signed the controller's certificate: the session speaks TLS, and
   // only with a controller. Empty: no TLS.
   std::string tls_ca = {};
+  // File that has this client's token (`fairway token create`), or /dev/fd/N; with tls_ca. Then the
+  // token says whose the session is, and `tenant` does not count. Empty: no token.
+  std::string token_file = {};
 };
 
 // Options of the compiler. The defaults fit programs that JAX exports.
@@ -152,7 +155,8 @@ class Session {
 };
 
 // Connects to a controller. `address`: "host:port", "host" (port 29000) or "[v6]:port", each with
-// or without "grpc://". INVALID_ARGUMENT: none of these, or a wrong `tls_ca`. UNAVAILABLE: nobody
+// or without "grpc://". INVALID_ARGUMENT: none of these, or a wrong `tls_ca` or `token_file`.
+// UNAUTHENTICATED, PERMISSION_DENIED: the controller wants a token, or another. UNAVAILABLE: nobody
 // answers there, one of the two speaks TLS and the other does not, who answers is not believed to
 // be the controller, or no island is up. UNIMPLEMENTED: the server there does not know this
 // service. FAILED_PRECONDITION: versions do not fit.

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/access/call_access.h"
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+
+#include <grpcpp/grpcpp.h>
+
+namespace fairway {
+namespace {
+
+constexpr std::chrono::milliseconds kEndAfter{1000};
+constexpr std::chrono::milliseconds kCancelAfter{3000};
+
+// "ipv4:127.0.0.1:4711" -> "127.0.0.1", "ipv6:%5B::1%5D:4711" -> "::1".
+std::string HostOfPeer(const std::string& peer) {
+  std::string host = peer.substr(0, peer.rfind(':'));
+  for (const std::string_view kind : {"ipv4:", "ipv6:"}) {
+    if (host.starts_with(kind)) host.erase(0, kind.size());
+  }
+  for (const std::string_view bracket : {"%5B", "%5D", "[", "]"}) {
+    if (const size_t at = host.find(bracket); at != std::string::npos)
+      host.erase(at, bracket.size());
+  }
+  return host;
+}
+
+class Held final : public HeldCall, public OpenCall, public std::enable_shared_from_this<Held> {
+ public:
+  Held(EventLoop* loop, Gate* gate, int64_t token, grpc::CallbackServerContext* context)
+      : loop_(loop), gate_(gate), token_(token), context_(context) {}
+
+  void Watch(std::weak_ptr<OpenStream> stream) override {
+    if (gate_ == nullptr) return;
+    {
+      const std::lock_guard lock(mu_);
+      stream_ = std::move(stream);
+    }
+    const absl::Status kept = gate_->Keep(token_, weak_from_this());
+    if (!kept.ok()) TokenEnded(kept);
+  }
+
+  void Done() override {
+    {
+      const std::lock_guard lock(mu_);
+      context_ = nullptr;
+    }
+    if (gate_ != nullptr) gate_->Forget(token_, this);
+  }
+
+  void TokenEnded(const absl::Status& why) override {
+    std::shared_ptr<OpenStream> stream;
+    {
+      const std::lock_guard lock(mu_);
+      stream = stream_.lock();
+    }
+    if (stream == nullptr)
+      return loop_->Post("token ended", [self = shared_from_this()] { self->Cancel(); });
+    stream->Fail(why);
+    loop_->PostAfter(kEndAfter, "token ended", [weak = std::weak_ptr(stream), why] {
+      if (const auto open = weak.lock()) open->End(why);
+    });
+    loop_->PostAfter(kCancelAfter, "token ended", [self = shared_from_this()] { self->Cancel(); });
+  }
+
+ private:
+  void Cancel() {
+    const std::lock_guard lock(mu_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  EventLoop* const loop_;
+  Gate* const gate_;
+  const int64_t token_;
+  std::mutex mu_;
+  grpc::CallbackServerContext* context_;  // guarded by mu_; nullptr after Done
+  std::weak_ptr<OpenStream> stream_;      // guarded by mu_
+};
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  return {static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)};
+}
+
+}  // namespace
+
+Verdict CallAccess::Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const {
+  if (gate_ == nullptr) return {};
+  const std::optional<Verb> verb = VerbOf(rpc);
+  if (!verb.has_value()) {
+    return {.status = Error(absl::StatusCode::kPermissionDenied, "nobody may call {}", rpc)};
+  }
+  const auto& metadata = context.client_metadata();
+  std::string_view authorization;
+  if (const auto it = metadata.find("authorization"); it != metadata.end())
+    authorization = {it->second.data(), it->second.size()};
+  const std::string host = HostOfPeer(context.peer());
+  return gate_->Judge({.verb = *verb,
+                       .whose = *verb == Verb::kUseSession ? Whose::kOwn : Whose::kNone,
+                       .authorization = authorization,
+                       .host = host});
+}
+
+std::string CallAccess::OwnerOf(const Caller& caller,
+                                const grpc::CallbackServerContext& context) const {
+  return fmt::format("{} {}", caller.tenant, HostOfPeer(context.peer()));
+}
+
+void CallAccess::Later(const Verdict& refused,
+                       std::function<void(const absl::Status&)> finish) const {
+  if (refused.delay == std::chrono::milliseconds(0)) return finish(refused.status);
+  loop_->PostAfter(refused.delay, "wrong token",
+                   [finish = std::move(finish), status = refused.status] { finish(status); });
+}
+
+grpc::ServerUnaryReactor* CallAccess::Refuse(const Verdict& refused,
+                                             grpc::CallbackServerContext* context) const {
+  auto* const reactor = context->DefaultReactor();
+  Later(refused, [reactor](const absl::Status& status) { reactor->Finish(ToGrpcStatus(status)); });
+  return reactor;
+}
+
+std::shared_ptr<HeldCall> CallAccess::Hold(const Caller& caller,
+                                           grpc::CallbackServerContext* context) const {
+  return std::make_shared<Held>(loop_, gate_, caller.token, context);
+}
+
+}  // namespace fairway

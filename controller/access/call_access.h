@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// How gRPC's services ask the gate (identity/gate.h). Each method does so before anything else.
+#ifndef FAIRWAY_CONTROLLER_ACCESS_CALL_ACCESS_H_
+#define FAIRWAY_CONTROLLER_ACCESS_CALL_ACCESS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "async/event_loop.h"
+#include "controller/sessions/open_streams.h"
+#include "identity/gate.h"
+
+namespace grpc {
+class CallbackServerContext;
+class ServerUnaryReactor;
+class Status;
+}  // namespace grpc
+
+namespace fairway {
+
+// A call that goes on after its method has returned. It ends when its token counts no longer.
+// Thread-safe.
+class HeldCall {
+ public:
+  virtual ~HeldCall() = default;
+  // From now on it may be ended. `stream` is told the reason first, if there is one: its waiting
+  // requests fail, it ends a second later, and the call is cancelled after two more, if the client
+  // has not taken its end. Without a stream the call is cancelled at once.
+  virtual void Watch(std::weak_ptr<OpenStream> stream = {}) = 0;
+  // The transport has no more of the call. Called by the reactor's OnDone.
+  virtual void Done() = 0;
+};
+
+// A reactor of a call that was refused.
+template <typename Reactor, typename Status = grpc::Status>  // which is complete where it is used
+class RefusedCall final : public Reactor {
+ public:
+  void FinishWith(const absl::Status& status) {
+    using Code = decltype(std::declval<Status>().error_code());
+    this->Finish(Status(static_cast<Code>(static_cast<int>(status.code())), Text(status)));
+  }
+  void OnDone() override { delete this; }
+};
+
+// Thread-safe. Without a gate the cluster has no identity, and whoever reaches the port may do all.
+class CallAccess {
+ public:
+  CallAccess() = default;
+  // Both outlive all calls.
+  CallAccess(EventLoop* loop, Gate* gate) : loop_(loop), gate_(gate) {}
+
+  // Whether the caller may do what `rpc` asks for; `rpc` is as descriptors name it,
+  // "fairway.v1.Admin.GetStatus". A method that works on a session asks as its owner, and then
+  // looks whether the session is of OwnerOf.
+  Verdict Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const;
+  // Who owns what this call makes, or comes back to: the token's tenant, and the host.
+  std::string OwnerOf(const Caller& caller, const grpc::CallbackServerContext& context) const;
+
+  // The end of a call that was refused. It comes later when wrong tokens came often.
+  grpc::ServerUnaryReactor* Refuse(const Verdict& refused,
+                                   grpc::CallbackServerContext* context) const;
+  template <typename Reactor>
+  Reactor* RefuseStream(const Verdict& refused) const {
+    auto* const call = new RefusedCall<Reactor>;
+    Later(refused, [call](const absl::Status& status) { call->FinishWith(status); });
+    return call;
+  }
+
+  // The same call, once the caller may make it.
+  std::shared_ptr<HeldCall> Hold(const Caller& caller, grpc::CallbackServerContext* context) const;
+
+ private:
+  void Later(const Verdict& refused, std::function<void(const absl::Status&)> finish) const;
+
+  EventLoop* loop_ = nullptr;
+  Gate* gate_ = nullptr;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_ACCESS_CALL_ACCESS_H_

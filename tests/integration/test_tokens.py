@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens: who clients are, what each role may do, and that revoking one ends what it opened."""
+
+import contextlib
+import json
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pb2
+
+from cluster import BIN, wait_for
+from test_settings import Daemon, run
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "examples" / "programs" / "two_stages.txtpb"
+
+
+class Cluster:
+    """A controller with certificates, its data directory, and tokens of each role."""
+
+    def __init__(self, folder):
+        self.folder, self.directory = folder, folder / "cluster"
+        assert run("fairway", "init", str(self.directory)).returncode == 0
+        self.daemons, self.generation = [], 0
+        self.start()
+
+    def start(self):
+        self.generation += 1
+        self.controller = Daemon(self.folder / f"controller{self.generation}.log", "fairway-controller", "--config",
+                                 f"{self.directory}/fairway.toml", "--port=0", "--http-port=0", "--link-port=0",
+                                 "--data-port=0")
+        said = self.controller.wait("listening on")
+        self.port, self.link = (int(said.partition(f"{word} ")[2].partition(",")[0]) for word in ("clients", "workers"))
+        self.daemons.append(self.controller)
+
+    def island(self):
+        for name in ("w0", "w1"):
+            issued = self.directory / name
+            assert run("fairway", "issue", name, "--from", str(self.directory)).returncode == 0
+            self.daemons.append(Daemon(
+                self.folder / f"{name}.log", "fairway-worker", f"--name={name}", f"--island={name}", "--runtime=host",
+                "--devices=2", f"--controller=127.0.0.1:{self.link}", f"--tls-ca={issued}/ca.pem",
+                f"--tls-certificate={issued}/worker.pem", f"--tls-key={issued}/worker.key"))
+        self.controller.wait("islands up: 2")
+
+    def flags(self, token=None):
+        out = ["--controller", f"127.0.0.1:{self.port}", f"--tls-ca={self.directory}/ca.pem"]
+        return out + ([f"--token-file={token}"] if token else [])
+
+    def do(self, *words, token="admin.token"):
+        return run("fairway", *words, *self.flags(self.directory / token))
+
+    def sessions(self):
+        return int(json.loads(self.do("status", "-o", "json").stdout)["counts"].get("sessions", 0))
+
+    def make(self, role, *flags):
+        """Makes a token; returns its file and its id."""
+        name = f"{role}{len(list(self.directory.glob('*.token')))}.token"
+        done = self.do("token", "create", f"--role={role}", f"--to={self.directory / name}", *flags)
+        assert done.returncode == 0, done.stderr
+        return name, done.stderr.split()[1]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    out = Cluster(tmp_path)
+    yield out
+    for daemon in reversed(out.daemons):
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def test_a_controller_with_certificates_asks_for_a_token(cluster):
+    cluster.island()
+    without = run("fairway", "status", *cluster.flags())
+    assert without.returncode == 1
+    assert without.stderr == (
+        "fairway status: cannot see the cluster's status without a token: an admin makes one (`fairway token "
+        "create`), and the client gives the file that has it: --token-file, FAIRWAY_TOKEN_FILE, token_file\n")
+    user, number = cluster.make("user", "--tenant=red")
+    done = cluster.do("run", str(PROGRAM), "--arg", "x=1.5", token=user)
+    assert done.returncode == 0, done.stderr
+    denied = cluster.do("restart", "w0", token=user)
+    assert denied.returncode == 1
+    assert denied.stderr.startswith(
+        f"fairway restart: token {number} (role user of tenant red) may not restart an executor; that takes the role "
+        "admin or operator: ")
+    denied = cluster.do("run", str(PROGRAM), "--arg", "x=1.5")
+    assert "token 1 (role admin) may not open a session; that takes the role user" in denied.stderr
+
+
+def test_a_token_goes_neither_without_tls_nor_from_a_file_that_others_read(cluster):
+    token = cluster.directory / "admin.token"
+    plain = run("fairway", "status", "--controller", f"127.0.0.1:{cluster.port}", f"--token-file={token}")
+    assert plain.stderr == ("fairway status: --token-file needs --tls-ca: a token goes by TLS only; give the cluster's "
+                            "CA, or no token\n")
+    token.chmod(0o644)
+    refused = cluster.do("status")
+    assert "a token that other users can reach (mode 644); chmod 600 it" in refused.stderr
+    token.chmod(0o600)
+    with token.open() as file:
+        done = subprocess.run([str(BIN / "fairway"), "status", *cluster.flags("/dev/fd/0")], stdin=file,
+                              capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tokens_are_made_listed_and_revoked(cluster):
+    viewer, number = cluster.make("viewer", "--ttl=2h")
+    assert (cluster.directory / viewer).stat().st_mode & 0o777 == 0o600
+    assert cluster.do("status", token=viewer).returncode == 0
+    listed = json.loads(cluster.do("token", "list", "-o", "json").stdout)["tokens"]
+    assert [(token["id"], token["role"]) for token in listed] == [("1", "admin"), (number, "viewer")]
+    assert int(listed[1]["expires_s"]) - int(listed[1]["created_s"]) == 7200
+    assert "fw_" not in json.dumps(listed)
+    assert cluster.do("token", "list", token=viewer).returncode == 1
+    assert cluster.do("token", "revoke", number).stdout == f"token {number} counts no longer\n"
+    assert f"token {number} was revoked on " in cluster.do("status", token=viewer).stderr
+    assert "revoked" in cluster.do("token", "list").stdout
+    assert "there is no token 99" in cluster.do("token", "revoke", "99").stderr
+    # A new process knows it, too.
+    cluster.controller.stop()
+    cluster.start()
+    assert f"token {number} was revoked on " in cluster.do("status", token=viewer).stderr
+
+
+@pytest.mark.parametrize("words, fault", [
+    ([], "which verb?"),
+    (["make"], "no verb 'make'"),
+    (["create"], "'' is no role; there are admin, operator, user, viewer and worker"),
+    (["create", "--role=user", "--ttl=soon"], "'soon' is no time such as 10s, 45m, 12h or 30d"),
+    (["create", "--role=user", "--data-directory=/no/such"], "'' is no name of a tenant"),
+    (["create", "--role=admin", "--tenant=red", "--data-directory=/no/such"], "only a user's has one"),
+    (["create", "--role=admin", "--data-directory=/no/such/data"], "--data-directory: /no/such/data: No such file"),
+    (["revoke"], "expected `fairway token revoke ID`"),
+    (["revoke", "1x"], "expected `fairway token revoke ID`"),
+])
+def test_wrong_words_are_one_line(words, fault):
+    done = run("fairway", "token", *words)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and fault in done.stderr
+
+
+def test_a_directory_has_one_controller_and_a_lost_token_is_made_anew_without_it(cluster):
+    create = ["token", "create", "--role=admin", f"--data-directory={cluster.directory}/data",
+              f"--to={cluster.directory}/second.token"]
+    busy = run("fairway", *create)
+    assert busy.returncode == 1 and "another process uses this directory" in busy.stderr
+    other = run("fairway-controller", "--config", f"{cluster.directory}/fairway.toml", "--port=0", "--http-port=0",
+                "--link-port=0", "--data-port=0")
+    assert other.returncode == 1 and "another process uses this directory" in other.stderr
+    cluster.controller.stop()
+    assert run("fairway", *create).returncode == 0
+    cluster.start()
+    assert cluster.do("token", "list", token="second.token").returncode == 0
+
+
+def test_a_controller_with_certificates_needs_a_data_directory(cluster):
+    files = [f"--tls-ca={cluster.directory}/ca.pem", f"--tls-certificate={cluster.directory}/controller.pem",
+             f"--tls-key={cluster.directory}/controller.key"]
+    missing = run("fairway-controller", "--print-config", *files)
+    assert missing.returncode == 2 and "--data-directory is missing: with certificates clients need tokens" in missing.stderr
+    alone = run("fairway-controller", "--print-config", "--data-directory=/x")
+    assert alone.returncode == 2 and "for which only a controller with certificates asks" in alone.stderr
+
+
+def test_a_killed_controller_loses_no_revocation(cluster):
+    """Revocations that were answered before kill -9, at whatever moment, hold in the next process."""
+    for _ in range(3):
+        tokens = [cluster.make("viewer") for _ in range(3)]
+        revoker = subprocess.Popen(
+            ["/bin/sh", "-c", 'for id in "$@"; do ' + " ".join(
+                [str(BIN / "fairway"), "token", "revoke", '"$id"', *cluster.flags(cluster.directory / "admin.token")])
+             + " || exit 1; done", "sh", *(number for _, number in tokens)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        answered = [revoker.stdout.readline()]
+        cluster.controller.process.send_signal(signal.SIGKILL)
+        cluster.controller.process.wait()
+        answered += revoker.communicate(timeout=60)[0].splitlines()
+        revoked = {line.split()[1] for line in answered if line.strip()}
+        assert revoked
+        cluster.start()
+        for name, number in tokens:
+            if number in revoked:
+                assert f"token {number} was revoked on" in cluster.do("status", token=name).stderr
+
+
+def methods():
+    """All methods of the descriptors: (path, client streams, server streams)."""
+    out = subprocess.run(
+        ["protoc", f"-I{ROOT}/proto", "--include_imports", "--descriptor_set_out=/dev/stdout",
+         *(str(path.relative_to(ROOT / "proto")) for path in (ROOT / "proto").rglob("*.proto"))],
+        capture_output=True, check=True, timeout=60).stdout
+    files = descriptor_pb2.FileDescriptorSet.FromString(out).file
+    return [(f"/{file.package}.{service.name}/{method.name}", method.client_streaming, method.server_streaming)
+            for file in files for service in file.service for method in service.method]
+
+
+def answer(channel, method, secret):
+    """The code and the text with which a call of nothing ends."""
+    path, client_streams, server_streams = method
+    kind = f"{'stream' if client_streams else 'unary'}_{'stream' if server_streams else 'unary'}"
+    call = getattr(channel, kind)(path)
+    metadata = [("authorization", f"Bearer {secret}")] if secret else []
+    try:
+        out = call(iter([b""]) if client_streams else b"", metadata=metadata, timeout=60)
+        if server_streams:
+            list(out)
+        return grpc.StatusCode.OK, ""
+    except grpc.RpcError as error:
+        return error.code(), error.details()
+
+
+@contextlib.contextmanager
+def gateway(cluster, token=None):
+    """A channel to the controller, by a gateway: a certificate has no name of a host, which Python's
+    gRPC wants."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/socket"
+        serving = Daemon(cluster.folder / "gateway.log", "fairway", "gateway",
+                         *cluster.flags(token and cluster.directory / token), f"--listen=unix:{path}")
+        wait_for(lambda: "listening on" in serving.log.read_text(), "the gateway")
+        try:
+            with grpc.insecure_channel(f"unix:{path}") as channel:
+                yield channel
+        finally:
+            serving.process.terminate()
+            serving.process.wait()
+
+
+ADMIN, IFRT = "/fairway.v1.Admin/", "/xla.ifrt.proxy.GrpcIfrtService/"
+OPERATORS = {"admin", "operator"}
+MAY = {
+    ADMIN + "GetStatus": {"admin", "operator", "user", "viewer"},
+    ADMIN + "GetLogs": OPERATORS,
+    ADMIN + "RestartExecutor": OPERATORS,
+    ADMIN + "Shutdown": OPERATORS,
+    ADMIN + "CreateToken": {"admin"},
+    ADMIN + "ListTokens": {"admin"},
+    ADMIN + "RevokeToken": {"admin"},
+    "/fairway.v1.Client/Session": {"user"},
+    "/fairway.v1.Callbacks/Serve": {"user"},
+    IFRT + "GetVersion": {"user"},
+    IFRT + "IfrtSession": {"user"},
+    IFRT + "HostBufferStore": {"user"},
+    IFRT + "HostBufferLookup": {"user"},
+    IFRT + "HostBufferDelete": {"user"},
+    IFRT + "HostBufferReadFromDisk": {"user"},
+}
+
+
+def test_every_method_asks_who_calls(cluster):
+    """Shutdown, which would end the test, comes last, with a role that may not call it."""
+    secrets = {role: (cluster.directory / cluster.make(role, *flags)[0]).read_text().strip()
+               for role, *flags in (("admin",), ("operator",), ("viewer",), ("user", "--tenant=red"), ("worker",))}
+    every = methods()
+    assert {path for path, *_ in every} == set(MAY), "a method without a rule, or a rule without a method"
+    with gateway(cluster) as channel:
+        for method in every:
+            code, text = answer(channel, method, None)
+            assert code == grpc.StatusCode.UNAUTHENTICATED and "without a token" in text, method
+            code, text = answer(channel, method, "fw_" + 64 * "0")
+            assert code == grpc.StatusCode.UNAUTHENTICATED and "does not know the token" in text, method
+        # gRPC's own services: health answers everybody, and there is no reflection.
+        assert answer(channel, ("/grpc.health.v1.Health/Check", False, False), None)[0] == grpc.StatusCode.OK
+        assert answer(channel, ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", True, True),
+                      None)[0] == grpc.StatusCode.UNIMPLEMENTED
+        for role, secret in secrets.items():
+            for method in every:
+                if method[0] == ADMIN + "Shutdown" and role in OPERATORS:
+                    continue
+                code, text = answer(channel, method, secret)
+                assert code != grpc.StatusCode.UNAUTHENTICATED, (role, method)
+                assert (code != grpc.StatusCode.PERMISSION_DENIED) == (role in MAY[method[0]]), (role, method, text)
+
+
+def test_a_gateway_makes_all_calls_as_its_own_user(cluster):
+    user, _ = cluster.make("user", "--tenant=red")
+    with gateway(cluster, user) as channel:
+        status = next(method for method in methods() if method[0] == ADMIN + "GetStatus")
+        for other in (None, "fw_" + 64 * "0", (cluster.directory / "admin.token").read_text().strip()):
+            assert answer(channel, status, other)[0] == grpc.StatusCode.OK
+            tokens = next(method for method in methods() if method[0] == ADMIN + "ListTokens")
+            assert answer(channel, tokens, other)[0] == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_wrong_tokens_of_an_address_are_slowed_and_right_ones_are_not(cluster):
+    status = next(method for method in methods() if method[0] == ADMIN + "GetStatus")
+    right = (cluster.directory / "admin.token").read_text().strip()
+
+    def seconds(channel, secret):
+        begin = time.monotonic()
+        answer(channel, status, secret)
+        return time.monotonic() - begin
+
+    with gateway(cluster) as channel:
+        for _ in range(10):
+            seconds(channel, "fw_" + 64 * "1")
+        assert seconds(channel, "fw_" + 64 * "1") >= 2.0
+        code, _ = answer(channel, status, right)
+        assert code == grpc.StatusCode.OK
+
+
+def test_revoking_ends_a_session_and_names_the_reason(cluster):
+    """Also of a client that is stopped, and so reads nothing."""
+    cluster.island()
+    for stop in (False, True):
+        user, number = cluster.make("user", "--tenant=red")
+        running = subprocess.Popen(
+            [str(BIN / "fairway"), "run", str(PROGRAM), "--arg", "x=1.5", "--repeat=1000000",
+             *cluster.flags(cluster.directory / user)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: cluster.sessions() == 1, "the session")
+        if stop:
+            running.send_signal(signal.SIGSTOP)
+        assert cluster.do("token", "revoke", number).returncode == 0
+        wait_for(lambda: cluster.sessions() == 0, "the session's end")
+        if stop:
+            running.kill()
+            running.communicate(timeout=60)
+        else:
+            _, said = running.communicate(timeout=60)
+            assert running.returncode == 1 and f"token {number} was revoked on" in said
