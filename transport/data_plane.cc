@@ -323,7 +323,7 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
       std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull), false, std::move(on_round),
                                           std::move(on_push), std::move(on_taken_back)});
   auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool), tls);
-  FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
+  FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port, tls));
   error_code error;
   const int port = acceptor.local_endpoint(error).port();
   io->set_acceptor(std::move(acceptor));

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/grpc_server.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -19,6 +15,8 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <spdlog/spdlog.h>
+
+#include "transport/front.h"
 
 namespace fairway {
 namespace {
@@ -76,50 +74,35 @@ class ReloadedCredentials final : public grpc::ServerCredentials {
   std::optional<uint64_t> fetched_;  // TlsTexts::change of what gRPC has
 };
 
-// The reason why gRPC could not bind, which gRPC only logs.
-absl::Status BindError(const std::string& host, int port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  const int fd = ::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int result = -1;
-  int error = EINVAL;
+using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+// Passes a connected socket to gRPC.
+void Give(Acceptor& acceptor, int fd) {
   const int on = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (v6) {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_port = htons(static_cast<uint16_t>(port));
-    if (::inet_pton(AF_INET6, host.c_str(), &address.sin6_addr) == 1) {
-      result = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-      error = errno;
-    }
-  } else {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1) {
-      result = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-      error = errno;
-    }
-  }
-  ::close(fd);
-  if (result != 0 && error == EADDRINUSE)
-    return Error(absl::StatusCode::kAlreadyExists, "port {} is taken", port);
-  if (result == 0)
-    return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}", host, port);
-  return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
-               std::strerror(error));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kPingTimeoutMs, sizeof kPingTimeoutMs);
+  Acceptor::NewConnectionParameters connection;
+  connection.fd = fd;
+  acceptor.HandleNewConnection(&connection);
 }
 
 class Server final : public GrpcServer {
  public:
   Server(std::unique_ptr<grpc::Server> server, std::shared_ptr<grpc::ServerCredentials> credentials,
-         int port)
-      : credentials_(std::move(credentials)), server_(std::move(server)), port_(port) {}
+         std::unique_ptr<Acceptor> acceptor, std::unique_ptr<Front> front)
+      : credentials_(std::move(credentials)),
+        server_(std::move(server)),
+        acceptor_(std::move(acceptor)),
+        front_(std::move(front)),
+        port_(front_->port()) {
+    front_->Start([this](int fd) { Give(*acceptor_, fd); });
+  }
   int port() const override { return port_; }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);
   }
   void Shutdown(std::chrono::milliseconds grace) override {
+    front_ = nullptr;
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_->Wait();
   }
@@ -127,6 +110,8 @@ class Server final : public GrpcServer {
  private:
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // which the server calls
   const std::unique_ptr<grpc::Server> server_;
+  const std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<Front> front_;  // nullptr: shut down
   const int port_;
 };
 
@@ -141,16 +126,14 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  const std::string literal = host.find(':') == std::string::npos ? host : "[" + host + "]";
+  FAIRWAY_ASSIGN_OR_RETURN(auto front, Front::Listen(host, port, TlsUse{tls, std::nullopt}));
   grpc::ServerBuilder builder;
-  int bound = 0;
   if (tls != nullptr)
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   const auto credentials = tls == nullptr ? grpc::InsecureServerCredentials()
                                           : std::make_shared<ReloadedCredentials>(std::move(tls));
-  builder.AddListeningPort(fmt::format("{}:{}", literal, port), credentials, &bound);
-  // Otherwise two controllers could share one port, and each would get some of the clients.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
@@ -165,8 +148,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
   for (const Registration& registration : registrations) registration(&builder);
   auto server = builder.BuildAndStart();
-  if (server == nullptr || bound == 0) return BindError(host, port);
-  return std::make_unique<Server>(std::move(server), credentials, bound);
+  if (server == nullptr) return absl::InternalError("gRPC cannot start its server");
+  return std::make_unique<Server>(std::move(server), credentials, std::move(acceptor),
+                                  std::move(front));
 }
 
 }  // namespace fairway
