@@ -109,6 +109,7 @@ struct Handshakes::State {
   const TlsUse use;
   Strangers strangers;
   Refusals refusals;
+  Pace pace;
   bool closed = false;  // those under way end without a word
 };
 
@@ -128,6 +129,10 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
         state_->use.anybody ? absl::OkStatus() : CheckPlainPeer(socket.native_handle());
     if (!user.ok()) return state_->refusals.Log(peer, Text(user));
     return done(Channel(std::move(socket)));
+  }
+  if (!state_->pace.Take(peer, std::chrono::steady_clock::now())) {
+    return state_->refusals.Log(
+        peer, fmt::format("its network begins over {} handshakes a second", Pace::kASecond));
   }
   const auto number = std::make_shared<uint64_t>(0);
   const auto handshake =

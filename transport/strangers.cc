@@ -56,6 +56,30 @@ void Strangers::EndAll() {
   for (auto& [_, one] : std::exchange(all_, {})) one.end();
 }
 
+size_t Strangers::OfNetwork(std::string_view peer) const {
+  const auto network = by_network_.find(NetworkOf(peer));
+  return network == by_network_.end() ? 0 : network->second.size();
+}
+
+double Pace::LeftAt(const Network& network, std::chrono::steady_clock::time_point now) {
+  const double seconds = std::chrono::duration<double>(now - network.at).count();
+  return std::min(kAtOnce, network.left + kASecond * std::max(seconds, 0.0));
+}
+
+bool Pace::Take(std::string_view peer, std::chrono::steady_clock::time_point now) {
+  if (networks_.size() >= kMostNetworks) {
+    std::erase_if(networks_,
+                  [&](const auto& entry) { return LeftAt(entry.second, now) >= kAtOnce; });
+    // Whoever has so many networks is not slowed down by counting them.
+    if (networks_.size() >= kMostNetworks) networks_.clear();
+  }
+  Network& network = networks_.try_emplace(NetworkOf(peer), Network{kAtOnce, now}).first->second;
+  const double left = LeftAt(network, now);
+  if (left < 1) return false;
+  network = {left - 1, now};
+  return true;
+}
+
 void Refusals::Log(std::string_view peer, std::string_view why) {
   const auto now = std::chrono::steady_clock::now();
   if (now - said_ < std::chrono::seconds(1)) {

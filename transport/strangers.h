@@ -37,6 +37,8 @@ class Strangers {
   // Ends all.
   void EndAll();
   size_t size() const { return all_.size(); }
+  // Those of the network of `peer`.
+  size_t OfNetwork(std::string_view peer) const;
 
  private:
   struct One {
@@ -50,6 +52,27 @@ class Strangers {
   std::map<uint64_t, One> all_;  // by age
   // The numbers of each network; none is empty. They are those of all_.
   std::map<std::string, std::map<uint64_t, std::map<uint64_t, One>::iterator>> by_network_;
+};
+
+// How many handshakes each network may begin: kASecond, and kAtOnce before that counts. Each takes
+// about a millisecond of a thread. Not thread-safe.
+class Pace {
+ public:
+  static constexpr double kASecond = 128;
+  static constexpr double kAtOnce = 256;
+
+  // Whether `peer` may begin one now, which then counts.
+  bool Take(std::string_view peer, std::chrono::steady_clock::time_point now);
+
+ private:
+  struct Network {
+    double left = kAtOnce;
+    std::chrono::steady_clock::time_point at;  // when that was so
+  };
+  static constexpr size_t kMostNetworks = 4096;
+  static double LeftAt(const Network& network, std::chrono::steady_clock::time_point now);
+
+  std::map<std::string, Network> networks_;  // those that began one lately
 };
 
 // Says in the log who is refused: a line a second at most, with the number of those that had none.

@@ -65,6 +65,33 @@ TEST_F(StrangersLine, WhoIsKnownOrGoneCountsNoMore) {
   EXPECT_EQ(strangers_.size(), 0u);
 }
 
+TEST(PaceTest, ANetworkBeginsSoManyASecond) {
+  Pace pace;
+  auto now = std::chrono::steady_clock::time_point();
+  int begun = 0;
+  const auto take = [&](const std::string& peer) { return pace.Take(peer, now); };
+  while (take("1.1.1.1:1")) ++begun;
+  EXPECT_EQ(begun, Pace::kAtOnce);
+  EXPECT_TRUE(take("2.2.2.2:1"));
+  now += std::chrono::milliseconds(500);
+  for (begun = 0; take(fmt::format("1.1.1.1:{}", begun)); ++begun) {
+  }
+  EXPECT_EQ(begun, Pace::kASecond / 2);
+  now += std::chrono::hours(1);
+  for (begun = 0; take("1.1.1.1:1"); ++begun) {
+  }
+  EXPECT_EQ(begun, Pace::kAtOnce);
+}
+
+TEST(PaceTest, ManyNetworksAreForgottenInTime) {
+  Pace pace;
+  auto now = std::chrono::steady_clock::time_point();
+  for (int i = 0; i < 100'000; ++i) {
+    now += std::chrono::milliseconds(1);
+    ASSERT_TRUE(pace.Take(fmt::format("10.{}.{}.1:1", i / 250, i % 250), now));
+  }
+}
+
 // A flood from many networks: each is looked at once for each connection, and only while the port
 // is full.
 TEST(StrangersFlood, OfAHundredThousandFromOneAddressNoneOfAnotherIsEnded) {

@@ -14,6 +14,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/support/server_interceptor.h>
 #include <spdlog/spdlog.h>
 
 #include "transport/front.h"
@@ -86,23 +87,36 @@ void Give(Acceptor& acceptor, int fd) {
   acceptor.HandleNewConnection(&connection);
 }
 
+// Tells the front of each call. It intercepts nothing.
+class CallWatch final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallWatch(std::shared_ptr<Front> front) : front_(std::move(front)) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* call) override {
+    front_->Called(call->server_context()->peer());
+    return nullptr;
+  }
+
+ private:
+  const std::shared_ptr<Front> front_;
+};
+
 class Server final : public GrpcServer {
  public:
   Server(std::unique_ptr<grpc::Server> server, std::shared_ptr<grpc::ServerCredentials> credentials,
-         std::unique_ptr<Acceptor> acceptor, std::unique_ptr<Front> front)
+         std::unique_ptr<Acceptor> acceptor, std::shared_ptr<Front> front)
       : credentials_(std::move(credentials)),
         server_(std::move(server)),
         acceptor_(std::move(acceptor)),
-        front_(std::move(front)),
-        port_(front_->port()) {
+        front_(std::move(front)) {
     front_->Start([this](int fd) { Give(*acceptor_, fd); });
   }
-  int port() const override { return port_; }
+  int port() const override { return front_->port(); }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);
   }
   void Shutdown(std::chrono::milliseconds grace) override {
-    front_ = nullptr;
+    front_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_->Wait();
   }
@@ -111,8 +125,7 @@ class Server final : public GrpcServer {
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // which the server calls
   const std::unique_ptr<grpc::Server> server_;
   const std::unique_ptr<Acceptor> acceptor_;
-  std::unique_ptr<Front> front_;  // nullptr: shut down
-  const int port_;
+  const std::shared_ptr<Front> front_;
 };
 
 }  // namespace
@@ -126,7 +139,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  FAIRWAY_ASSIGN_OR_RETURN(auto front, Front::Listen(host, port, TlsUse{tls, std::nullopt}));
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Front> front,
+                           Front::Listen(host, port, TlsUse{tls, std::nullopt}));
   grpc::ServerBuilder builder;
   if (tls != nullptr)
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -146,6 +160,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
+  watches.push_back(std::make_unique<CallWatch>(front));
+  builder.experimental().SetInterceptorCreators(std::move(watches));
   for (const Registration& registration : registrations) registration(&builder);
   auto server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("gRPC cannot start its server");
