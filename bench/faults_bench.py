@@ -10,6 +10,7 @@ only by what it does not acknowledge for 3 s (docs/design/0057-liveness.md).
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import secrets
@@ -17,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from measure import bar, mad, median, row
@@ -86,32 +88,64 @@ def other_host():
         ip("netns", "delete", name)
 
 
+@contextlib.contextmanager
+def daemons(namespace, folder):
+    """(address of a controller that other hosts reach, environment for its clients): worker near on this host, with
+    island0, and far in the namespace, with island1. Other hosts take certificates."""
+    from cluster import BIN, clean_environment, free_ports
+
+    import xla_plugins.xla_cpu_pjrt as plugin  # where the package is
+
+    port, link = free_ports(2)
+    environment = clean_environment(FAIRWAY_PJRT_PLUGIN=str(next(pathlib.Path(plugin.__path__[0]).glob("*.so"))))
+    started = []
+
+    def command(*words):
+        subprocess.run([str(BIN / "fairway"), *words], check=True, env=environment, stdout=subprocess.DEVNULL)
+
+    def start(*words):
+        started.append(subprocess.Popen(list(map(str, words)), env=environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def worker(name, island, address, *before):
+        command("issue", name, "--from", folder)
+        start(*before, BIN / "fairway-worker", f"--name={name}", f"--island={island}", "--devices=1",
+              f"--controller={ADDRESS}:{link}", f"--data-bind={address}:0", f"--tls-ca={folder}/ca.pem",
+              f"--tls-certificate={folder}/{name}/worker.pem", f"--tls-key={folder}/{name}/worker.key")
+
+    command("init", folder)
+    try:
+        start(BIN / "fairway-controller", f"--config={folder}/fairway.toml", f"--bind={ADDRESS}", f"--port={port}",
+              "--http-port=0", f"--link-port={link}", "--data-port=0")
+        worker("near", "island0", ADDRESS)
+        worker("far", "island1", OTHER, "ip", "netns", "exec", namespace)
+        yield f"{ADDRESS}:{port}", clean_environment(
+            JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=f"{ADDRESS}:{port}", FAIRWAY_TLS_CA=f"{folder}/ca.pem",
+            PATH=f"{BIN}:{os.environ['PATH']}")
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait(30)
+
+
 def silent(rounds):
-    from cluster import BIN, Cluster, wait_for
+    from cluster import BIN, wait_for
 
     found = []
-    with other_host() as (namespace, device), Cluster(islands=1, devices=1, flags=(f"--bind={ADDRESS}",)) as cluster:
-        cluster.address = f"{ADDRESS}:{cluster.port}"
-        like = next(p for p in cluster.processes() if p.program == "fairway-worker" and p.flag("role") is None)
-        port = cluster.status()["link_address"].rpartition(":")[2]
-        worker = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, str(BIN / "fairway-worker"), "--name=far", "--island=island1", "--devices=1",
-             f"--controller={ADDRESS}:{port}", f"--data-bind={OTHER}:0",
-             *(a for a in like.arguments if a.startswith(("--plugin", "--preload=")))],
-            env=cluster.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            def up():
-                return sum(e["up"] for e in cluster.status()["executors"]) == 2
+    with tempfile.TemporaryDirectory() as state, other_host() as (namespace, device), daemons(
+            namespace, f"{state}/cluster") as (address, environment):
+        def up():
+            done = subprocess.run([str(BIN / "fairway"), "status", "--controller", address, "-o", "json"],
+                                  env=environment, text=True, capture_output=True)
+            executors = json.loads(done.stdout)["executors"] if done.returncode == 0 else []
+            return sum(e["up"] for e in executors) == 2
 
-            wait_for(up, "the far worker", 60)
-            with client_of(cluster.jax_environment()) as client:
-                for _ in range(rounds):
-                    found.append(told_after(client, lambda: ip("link", "set", device, "down")))
-                    ip("link", "set", device, "up")
-                    wait_for(up, "the host's return", 90)
-        finally:
-            worker.terminate()
-            worker.wait(30)
+        wait_for(up, "both workers", 60)
+        with client_of(environment) as client:
+            for _ in range(rounds):
+                found.append(told_after(client, lambda: ip("link", "set", device, "down")))
+                ip("link", "set", device, "up")
+                wait_for(up, "the host's return", 90)
     return found
 
 

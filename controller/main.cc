@@ -31,7 +31,6 @@
 #include "controller/callbacks/grpc_service.h"
 #include "controller/daemon/controller_shell.h"
 #include "controller/daemon/grpc_server.h"
-#include "controller/daemon/http_server.h"
 #include "controller/daemon/metrics.h"
 #include "controller/daemon/process_watch.h"
 #include "controller/daemon/web_pages.h"
@@ -40,7 +39,10 @@
 #include "controller/native/door.h"
 #include "controller/native/grpc_service.h"
 #include "identity/gate.h"
+#include "identity/plain_text.h"
 #include "identity/tls_flags.h"
+#include "transport/http_server.h"
+#include "transport/strangers.h"
 
 namespace fairway {
 namespace {
@@ -94,15 +96,15 @@ const std::set<std::string> kReloaded = {"forget-after", "http-name", "island-ti
 void DeclareFlags(Config& config, Flags* flags) {
   config.File("controller");
   config.Flag("bind", &flags->bind,
-              "IP address to listen on; there is no authentication, so mind who can reach it");
+              "IP address to listen on; one that other hosts reach takes certificates (--tls-ca)");
   config.Flag("port", &flags->port,
               "gRPC: JAX and native clients, administration; 0: any free port");
   config.Flag("http-port", &flags->http_port,
               "HTTP: /healthz, /readyz, /metrics; 0: any free port");
   config.Flag(
       "http-name", &flags->http_names,
-      "A name by which HTTP clients ask for this host, besides its own name and addresses; web "
-      "pages of others get no answer");
+      "A name or address by which HTTP clients ask for this host, besides its own name and the "
+      "addresses at which it listens; web pages of others get no answer");
   config.Flag("link-port", &flags->link_port, "Where workers connect; 0: any free port");
   config.Flag("data-port", &flags->data_port, "Where executors pull uploads; 0: any free port");
   config.Flag("executor-deadline", &flags->executor_deadline,
@@ -154,6 +156,8 @@ absl::Status CheckFlags(const Flags& flags) {
                                    {"data-port", flags.data_port}}) {
     if (port < 0 || port > 65535) return InvalidArgument("--{}: {} is not 0 to 65535", name, port);
   }
+  if (!IsAddress(flags.bind))
+    return InvalidArgument("--bind is '{}', not an IP address", flags.bind);
   FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
   if (flags.executor_deadline < std::chrono::milliseconds(100))
     return InvalidArgument("--executor-deadline must be at least 100ms");
@@ -174,7 +178,8 @@ absl::Status CheckFlags(const Flags& flags) {
         "--data-directory is for the tokens of clients, for which only a controller with "
         "certificates asks (--tls-ca)");
   }
-  return absl::OkStatus();
+  if (tls != nullptr) return absl::OkStatus();
+  return Annotate(CheckPlainBind(flags.bind), "--bind=" + flags.bind);
 }
 
 // The settings as they are, and how they are read again.
@@ -209,6 +214,8 @@ class Controller {
 
  private:
   HttpAnswer OnHttp(const HttpRequest& request);
+  // Who reads more by HTTP than that this process lives: the one place that decides it.
+  bool Allowed(const HttpRequest& request);
   AdminHooks Hooks();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
@@ -240,6 +247,7 @@ class Controller {
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<ProcessWatch> watch_;
   std::thread ender_;
+  Refusals refusals_;  // of HTTP
   bool ending_ = false;
   int exit_code_ = 0;
 };
@@ -334,11 +342,13 @@ absl::Status Controller::Start() {
   FAIRWAY_ASSIGN_OR_RETURN(shell_,
                            ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory, tls)));
 
-  auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
-                                 [this](const HttpRequest& request) { return OnHttp(request); });
+  auto http = HttpServer::Listen(
+      loop_, flags_.bind, flags_.http_port,
+      [this](const HttpRequest& request) { return OnHttp(request); }, tls);
   if (!http.ok()) return Annotate(http.status(), fmt::format("--http-port={}", flags_.http_port));
   http_ = *std::move(http);
-  shell_->set_http_address(HostPort(flags_.bind, http_->port()));
+  shell_->set_http_address(
+      fmt::format("{}{}", tls != nullptr ? "https://" : "", HostPort(flags_.bind, http_->port())));
 
   admin_ = MakeAdminService(Hooks());
 
@@ -364,18 +374,22 @@ absl::Status Controller::Start() {
        .on_orphaned =
            [this] { End("the process that started this one went away", kExitOrphaned); }});
 
-  const bool loopback = flags_.bind.starts_with("127.") || flags_.bind == "::1";
-  spdlog::info("listening on {} ({}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
-               loopback ? "this host only; --bind changes that"
-               : tls != nullptr
-                   ? "reachable from other hosts; by TLS but for HTTP, which asks nobody for a "
-                     "token"
-                   : "reachable from other hosts, without authentication",
+  const bool loopback = CheckPlainBind(flags_.bind).ok();
+  spdlog::info("listening on {} ({}; {}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
+               loopback ? "this host only; --bind changes that" : "reachable from other hosts",
+               tls != nullptr ? "by TLS; HTTP asks nobody for a token"
+                              : "in plain text, for this user and root",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
   Notify(fmt::format(
       R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",
       grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port()));
   return absl::OkStatus();
+}
+
+bool Controller::Allowed(const HttpRequest& request) {
+  if (request.not_ours.empty()) return true;
+  refusals_.Log(request.peer, request.not_ours);
+  return false;
 }
 
 HttpAnswer Controller::OnHttp(const HttpRequest& request) {
@@ -384,13 +398,14 @@ HttpAnswer Controller::OnHttp(const HttpRequest& request) {
   if (path == "/readyz") {
     const size_t up = shell_->islands_up();
     if (ending_) return {.status = 503, .body = "ending\n"};
-    if (up == 0) return {.status = 503, .body = "no island is up\n"};
-    return {.body = fmt::format("{} islands up\n", up)};
+    if (up == 0) return {.status = 503, .body = "waiting\n"};
+    return {.body = "ready\n"};
   }
   std::vector<std::string> names = flags_.http_names;
   names.push_back(HostName());
   if (const std::string refusal = RefusedPage(request, names); !refusal.empty())
     return {.status = 403, .body = refusal + "\n"};
+  if (!Allowed(request)) return {.status = 403, .body = "this is for another user\n"};
   if (path == "/metrics")
     return {.content_type = kMetricsContentType, .body = MetricsText(shell_->Snapshot())};
   if (path == "/") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "identity/certificates.h"
 
+#include <arpa/inet.h>
 #include <openssl/bn.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "identity/openssl.h"
+#include "identity/plain_text.h"
 
 namespace fairway {
 namespace {
@@ -60,6 +62,22 @@ Certified ToPem(X509* certificate, EVP_PKEY* key) {
   return {PemOf(first.get()), PemOf(second.get())};
 }
 
+// Of the certificate of `subject`, as OpenSSL reads it.
+absl::StatusOr<std::string> AlternativeNames(const Subject& subject,
+                                             const std::vector<std::string>& hosts) {
+  const auto right = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
+  };
+  std::string out = "URI:" + UriOf(subject);
+  for (const std::string& host : hosts) {
+    if (!IsAddress(host) && (host.empty() || !std::ranges::all_of(host, right)))
+      return InvalidArgument("'{}' is neither an IP address nor a host's name",
+                             BoundedText(host, 200));
+    out += fmt::format(",{}:{}", IsAddress(host) ? "IP" : "DNS", host);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string UriOf(const Subject& subject) {
@@ -104,9 +122,33 @@ absl::StatusOr<Certified> MakeAuthority(std::chrono::hours lifetime) {
   return ToPem(made.get(), key.get());
 }
 
+std::vector<std::string> HostsOf(std::string_view certificate) {
+  std::vector<std::string> out;
+  const CertificatePtr read = ReadCertificate(certificate);
+  if (read == nullptr) return out;
+  const GeneralNamesPtr names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(read.get(), NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_DNS && name->type != GEN_IPADD) continue;
+    const ASN1_STRING* value = name->type == GEN_DNS ? name->d.dNSName : name->d.iPAddress;
+    const unsigned char* const data = ASN1_STRING_get0_data(value);
+    const auto size = static_cast<size_t>(ASN1_STRING_length(value));
+    char text[INET6_ADDRSTRLEN] = "";
+    if (name->type == GEN_DNS) {
+      out.emplace_back(reinterpret_cast<const char*>(data), size);
+    } else if (::inet_ntop(size == 4 ? AF_INET : AF_INET6, data, text, sizeof text) != nullptr) {
+      out.emplace_back(text);
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
-                                          std::chrono::hours lifetime) {
+                                          std::chrono::hours lifetime,
+                                          const std::vector<std::string>& hosts) {
   FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf(subject)).status());
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(subject, hosts));
   const CertificatePtr issuer = ReadCertificate(authority.certificate);
   const KeyPtr signing = ReadKey(authority.key);
   if (issuer == nullptr || signing == nullptr ||
@@ -127,7 +169,7 @@ absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subj
                      AddExtension(made.get(), by, NID_key_usage, "critical,digitalSignature") &&
                      AddExtension(made.get(), by, NID_ext_key_usage, "serverAuth,clientAuth") &&
                      AddExtension(made.get(), by, NID_authority_key_identifier, "keyid") &&
-                     AddExtension(made.get(), by, NID_subject_alt_name, "URI:" + UriOf(subject)) &&
+                     AddExtension(made.get(), by, NID_subject_alt_name, names) &&
                      X509_sign(made.get(), signing.get(), EVP_sha256()) > 0;
   if (!right) return Failed("make the certificate");
   return ToPem(made.get(), key.get());

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -43,9 +44,14 @@ struct Certified {
 // Makes a CA for one cluster. It may sign daemons' certificates only, no other CA's.
 absl::StatusOr<Certified> MakeAuthority(std::chrono::hours lifetime);
 // Makes a daemon's key and its certificate, which `authority` signs. It begins an hour ago, for
-// clocks that differ. INVALID_ARGUMENT: `authority` is no CA with its key.
+// clocks that differ. `hosts`: names and addresses by which web clients ask for it; daemons and
+// Fairway's clients look at none. INVALID_ARGUMENT: `authority` is no CA with its key, or one of
+// `hosts` is neither.
 absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
-                                          std::chrono::hours lifetime);
+                                          std::chrono::hours lifetime,
+                                          const std::vector<std::string>& hosts = {});
+// Those of a certificate (PEM); empty: it has none, or is none.
+std::vector<std::string> HostsOf(std::string_view certificate);
 
 }  // namespace fairway
 

@@ -49,6 +49,26 @@ TEST(CertificatesTest, TheCaSignsWhatNamesADaemon) {
             worker.certificate);
 }
 
+TEST(CertificatesTest, HostsAreNamesOfTheCertificateToo) {
+  const Certified authority = *MakeAuthority(hours(48));
+  const std::vector<std::string> hosts = {"head.example.com", "10.0.0.7", "2001:db8::1",
+                                          "localhost"};
+  const Certified made = *MakeCertificate(authority, {Role::kController, ""}, hours(24), hosts);
+  EXPECT_EQ(HostsOf(made.certificate), hosts);
+  const CertificatePtr read = ReadCertificate(made.certificate);
+  EXPECT_EQ(X509_check_host(read.get(), "head.example.com", 0, 0, nullptr), 1);
+  EXPECT_EQ(X509_check_ip_asc(read.get(), "10.0.0.7", 0), 1);
+  EXPECT_EQ(X509_check_host(read.get(), "evil.example.com", 0, 0, nullptr), 0);
+  EXPECT_THAT(HostsOf(authority.certificate), testing::IsEmpty());
+  EXPECT_THAT(HostsOf("garbage"), testing::IsEmpty());
+  for (const char* wrong : {"", "a,URI:fairway://worker/w0", "a b", "[::1]", "*"}) {
+    EXPECT_THAT(
+        Text(MakeCertificate(authority, {Role::kController, ""}, hours(1), {wrong}).status()),
+        HasSubstr("is neither an IP address nor a host's name"))
+        << wrong;
+  }
+}
+
 TEST(CertificatesTest, WhatIsNoCaSignsNothing) {
   const Certified authority = *MakeAuthority(hours(48));
   const Certified other = *MakeAuthority(hours(48));

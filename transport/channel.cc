@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/channel.h"
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
-
-#include <algorithm>
-#include <map>
 
 #include <spdlog/spdlog.h>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "identity/plain_text.h"
 #include "transport/connect.h"
+#include "transport/strangers.h"
 
 namespace fairway {
 namespace {
@@ -22,12 +22,15 @@ using boost::system::error_code;
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   using Done = absl::AnyInvocable<void(absl::StatusOr<Channel>)>;
-  Handshake(StreamSocket socket, const std::shared_ptr<ssl_ctx_st>& context,
-            std::optional<Role> peer, Done done)
-      : timer_(socket.get_executor()), wanted_(peer), done_(std::move(done)) {
+  Handshake(StreamSocket socket, const TlsUse& use, Done done)
+      : timer_(socket.get_executor()), use_(use), done_(std::move(done)) {
+    const std::shared_ptr<ssl_ctx_st> context = use.identity->Context();
     SSL_CTX_up_ref(context.get());
     boost::asio::ssl::context owned(context.get());
     stream_ = std::make_unique<TlsStream>(std::move(socket), owned);
+    if (!use.anybody) return;
+    SSL_set_verify(stream_->native_handle(), SSL_VERIFY_NONE, nullptr);
+    SSL_set_min_proto_version(stream_->native_handle(), TLS1_2_VERSION);
   }
 
   void Start(TlsSide side, std::chrono::milliseconds timeout) {
@@ -54,11 +57,12 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   void Shaken(const error_code& error) {
     if (done_ == nullptr) return;
     if (error) return Fail(HandshakeFault(stream_->native_handle(), TextOf(error)));
+    if (use_.anybody) return std::exchange(done_, nullptr)(Channel(std::move(stream_), {}));
     auto peer = PeerOf(stream_->native_handle());
     if (!peer.ok()) return Fail(fmt::format("the peer's certificate: {}", Text(peer.status())));
-    if (wanted_ && peer->role != *wanted_) {
+    if (use_.peer && peer->role != *use_.peer) {
       return Fail(fmt::format("it is the {}, and a {} was expected", Described(*peer),
-                              *wanted_ == Role::kController ? "controller" : "worker"),
+                              *use_.peer == Role::kController ? "controller" : "worker"),
                   absl::StatusCode::kPermissionDenied);
     }
     std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer)));
@@ -80,87 +84,77 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   }
 
   boost::asio::steady_timer timer_;
-  const std::optional<Role> wanted_;
+  const TlsUse use_;
   std::unique_ptr<TlsStream> stream_;
   Done done_;
 };
 
 }  // namespace
 
+std::string Channel::LastWords() {
+  SSL* const connection = tls_->native_handle();
+  BIO* const out = BIO_new(BIO_s_mem());
+  SSL_set0_wbio(connection, out);  // which owns it now; nothing waits in the one before
+  SSL_shutdown(connection);
+  ERR_clear_error();
+  char* bytes = nullptr;
+  const auto size = BIO_get_mem_data(out, &bytes);
+  return {bytes, static_cast<size_t>(size)};
+}
+
 // Those of one port. Shared with the handlers of its handshakes.
 struct Handshakes::State {
-  struct UnderWay {
-    std::string address;
-    std::weak_ptr<Handshake> handshake;
-  };
-
   explicit State(TlsUse how) : use(std::move(how)) {}
 
-  // Ends the oldest of the address that has most.
-  void EndOne() {
-    std::map<std::string, size_t> counts;
-    for (const auto& [_, one] : under_way) ++counts[one.address];
-    const auto most =
-        std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
-    const auto oldest = std::ranges::find_if(
-        under_way, [&](const auto& entry) { return entry.second.address == most->first; });
-    const auto handshake = oldest->second.handshake.lock();
-    const std::string address = oldest->second.address;
-    under_way.erase(oldest);
-    if (handshake != nullptr) handshake->Drop();
-    Refused(address, fmt::format("over {} handshakes are under way", kMost));
-  }
-
-  void Refused(const std::string& peer, const std::string& why) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - said < std::chrono::seconds(1)) {
-      ++unsaid;
-      return;
-    }
-    said = now;
-    const size_t others = std::exchange(unsaid, 0);
-    spdlog::warn("a connection of {} is refused: {}{}", peer, why,
-                 others == 0 ? "" : fmt::format(" ({} more were since the last line)", others));
-  }
-
   const TlsUse use;
-  uint64_t next = 0;
-  std::map<uint64_t, UnderWay> under_way;  // by age
-  std::chrono::steady_clock::time_point said;
-  size_t unsaid = 0;
+  Strangers strangers;
+  Refusals refusals;
+  Pace pace;
+  bool closed = false;  // those under way end without a word
 };
 
 Handshakes::Handshakes(TlsUse use) : state_(std::make_shared<State>(std::move(use))) {}
 
 Handshakes::~Handshakes() {
-  for (const auto& [_, one] : std::exchange(state_->under_way, {})) {
-    if (const auto handshake = one.handshake.lock()) handshake->Drop();
-  }
+  state_->closed = true;
+  state_->strangers.EndAll();
 }
 
-size_t Handshakes::under_way() const { return state_->under_way.size(); }
+size_t Handshakes::under_way() const { return state_->strangers.size(); }
 
 void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> done) {
-  if (state_->use.identity == nullptr) return done(Channel(std::move(socket)));
-  if (state_->under_way.size() >= kMost) state_->EndOne();
   const std::string peer = PeerName(socket);
-  const uint64_t number = state_->next++;
-  const auto handshake = std::make_shared<Handshake>(
-      std::move(socket), state_->use.identity->Context(), state_->use.peer,
-      [state = state_, peer, number,
-       done = std::move(done)](absl::StatusOr<Channel> channel) mutable {
-        state->under_way.erase(number);
-        if (channel.ok()) return done(*std::move(channel));
-        state->Refused(peer, Text(channel.status()));
-      });
-  state_->under_way[number] = {peer.substr(0, peer.rfind(':')), handshake};
+  if (state_->use.identity == nullptr) {
+    const absl::Status user =
+        state_->use.anybody ? absl::OkStatus() : CheckPlainPeer(socket.native_handle());
+    if (!user.ok()) return state_->refusals.Log(peer, Text(user));
+    return done(Channel(std::move(socket)));
+  }
+  if (!state_->pace.Take(peer, std::chrono::steady_clock::now())) {
+    return state_->refusals.Log(
+        peer, fmt::format("its network begins over {} handshakes a second", Pace::kASecond));
+  }
+  const auto number = std::make_shared<uint64_t>(0);
+  const auto handshake =
+      std::make_shared<Handshake>(std::move(socket), state_->use,
+                                  [state = state_, peer, number, done = std::move(done)](
+                                      absl::StatusOr<Channel> channel) mutable {
+                                    state->strangers.Remove(*number);
+                                    if (channel.ok()) return done(*std::move(channel));
+                                    state->refusals.Log(peer, Text(channel.status()));
+                                  });
+  *number = state_->strangers.Add(peer, [state = state_.get(), peer,
+                                         weak = std::weak_ptr<Handshake>(handshake)] {
+    if (const auto late = weak.lock(); late != nullptr) late->Drop();
+    if (state->closed) return;
+    state->refusals.Log(peer, fmt::format("over {} handshakes are under way", Strangers::kMost));
+  });
   handshake->Start(TlsSide::kServer, kTimeout);
 }
 
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
             absl::AnyInvocable<void(absl::StatusOr<Channel>)> done) {
-  std::make_shared<Handshake>(std::move(socket), use.identity->Context(), use.peer, std::move(done))
-      ->Start(side, timeout);
+  std::make_shared<Handshake>(std::move(socket), use, std::move(done))->Start(side, timeout);
 }
 
 }  // namespace fairway

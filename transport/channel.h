@@ -31,8 +31,8 @@ class Channel {
  public:
   // Without TLS.
   Channel(StreamSocket socket) : plain_(std::move(socket)) {}  // NOLINT: is one
-  // `tls` has shaken hands with `peer`.
-  Channel(std::unique_ptr<TlsStream> tls, Subject peer)
+  // `tls` has shaken hands with `peer`; nullopt: with anybody.
+  Channel(std::unique_ptr<TlsStream> tls, std::optional<Subject> peer)
       : tls_(std::move(tls)), peer_(std::move(peer)) {}
 
   template <typename Buffer, typename Handler>
@@ -46,20 +46,33 @@ class Channel {
     if (tls_ != nullptr) return boost::asio::async_write(*tls_, buffers, std::move(handler));
     boost::asio::async_write(*plain_, buffers, std::move(handler));
   }
-  // Tells the peer that nothing more comes. No write is under way. `handler` runs when it is told,
-  // perhaps inside this call.
+  // Writes some of it.
+  template <typename Buffers, typename Handler>
+  void WriteSome(const Buffers& buffers, Handler handler) {
+    if (tls_ != nullptr) return tls_->async_write_some(buffers, std::move(handler));
+    plain_->async_write_some(buffers, std::move(handler));
+  }
+  // Tells the peer that nothing more comes; what it still sends can be read. No write is under way,
+  // and none comes after it. `handler` runs when it is told, perhaps inside this call.
   template <typename Handler>
   void EndWriting(Handler handler) {
     if (tls_ == nullptr) return handler();
-    tls_->async_shutdown(
-        [handler = std::move(handler)](const boost::system::error_code&) mutable { handler(); });
+    auto last = std::make_shared<std::string>(LastWords());
+    boost::asio::async_write(tls_->next_layer(), boost::asio::buffer(*last),
+                             [last, handler = std::move(handler)](const boost::system::error_code&,
+                                                                  size_t) mutable { handler(); });
   }
 
   StreamSocket& socket() { return tls_ != nullptr ? tls_->next_layer() : *plain_; }
-  // Who the peer is; nullopt: nobody knows, since there is no TLS.
+  bool secure() const { return tls_ != nullptr; }
+  // Which daemon the peer is; nullopt: nobody knows, since it was not asked for a certificate.
   const std::optional<Subject>& peer() const { return peer_; }
 
  private:
+  // The record that ends the stream. Asio's shutdown would fail once the peer sends something, and
+  // then nothing more could be read.
+  std::string LastWords();
+
   std::unique_ptr<TlsStream> tls_;     // or
   std::optional<StreamSocket> plain_;  // this
   std::optional<Subject> peer_;
@@ -74,20 +87,17 @@ enum class TlsSide { kClient, kServer };
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
             absl::AnyInvocable<void(absl::StatusOr<Channel>)> done);
 
-// The handshakes of one port that are under way. Lives on one thread.
-//
-// There are at most kMost; for one more, the oldest of the address that has most ends. So whoever
-// opens connections and says nothing keeps nobody of another address out.
+// The handshakes of one port that are under way, as many as Strangers says. Lives on one thread.
 class Handshakes {
  public:
-  static constexpr size_t kMost = 512;
   static constexpr std::chrono::seconds kTimeout{5};
 
   explicit Handshakes(TlsUse use);
   ~Handshakes();  // ends those under way
 
   // `done` runs once the peer is known, and never if it is not: then the log says why, a line a
-  // second at most. Without TLS it runs inside this call.
+  // second at most. Without TLS it runs inside this call, if the peer is of this user
+  // (CheckPlainPeer).
   void Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> done);
   size_t under_way() const;
 

@@ -14,6 +14,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/host.h"
+#include "identity/plain_text.h"
 
 namespace fairway {
 namespace {
@@ -110,8 +111,14 @@ void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
   std::make_shared<Attempt>(io, host_port, tls, std::move(done))->Start(timeout);
 }
 
-absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::string& host_port) {
+absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::string& host_port,
+                                     const TlsUse& tls) {
   FAIRWAY_ASSIGN_OR_RETURN(const auto parts, SplitHostPort(host_port));
+  const auto plain = [&]() -> absl::Status {
+    return tls.identity != nullptr ? absl::OkStatus() : CheckPlainBind(parts.first);
+  };
+  if (absl::Status status = plain(); absl::IsFailedPrecondition(status))
+    return Annotate(status, fmt::format("cannot listen at {}", host_port));
   error_code error;
   tcp::resolver resolver(io);
   const auto found =

@@ -23,9 +23,11 @@ void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
                    absl::AnyInvocable<void(absl::StatusOr<Channel>)> done);
 
 // Opens a listening socket (port 0: any free one). ALREADY_EXISTS names the port that is taken;
-// INVALID_ARGUMENT and NOT_FOUND are about the address.
+// INVALID_ARGUMENT and NOT_FOUND are about the address. FAILED_PRECONDITION: other hosts can reach
+// it, and `tls` has no identity.
 absl::StatusOr<boost::asio::ip::tcp::acceptor> Listen(boost::asio::io_context& io,
-                                                      const std::string& host_port);
+                                                      const std::string& host_port,
+                                                      const TlsUse& tls);
 
 // Turns off delays of small frames, and returns a socket of any family.
 StreamSocket Neutral(boost::asio::ip::tcp::socket socket);

@@ -21,7 +21,7 @@ int Option(StreamSocket& socket, int level, int option) {
 
 TEST(Connect, BothEndsFindOutThatTheOtherHostIsGone) {
   boost::asio::io_context io(1);
-  auto acceptor = Listen(io, "127.0.0.1:0");
+  auto acceptor = Listen(io, "127.0.0.1:0", {});
   ASSERT_TRUE(acceptor.ok()) << acceptor.status();
   std::optional<StreamSocket> ends[2];
   acceptor->async_accept(

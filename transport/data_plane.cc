@@ -21,6 +21,7 @@
 #include "base/host.h"
 #include "transport/data_client.h"
 #include "transport/data_server.h"
+#include "transport/strangers.h"
 
 namespace fairway {
 namespace {
@@ -161,18 +162,30 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   }
 
   void Accepted(Channel channel) {
+    const auto stranger = std::make_shared<uint64_t>(0);
     auto stream = std::make_shared<ServerStream>(
         std::move(channel), incarnation_,
         [this](std::shared_ptr<ServerStream> from, uint64_t id, PullRequest request) {
           Asked(std::move(from), id, request);
         },
-        [this](ServerStream* ended) { servers_.erase(ended); }, served_, loop_side_->on_push,
+        [this, stranger](ServerStream* ended) {
+          strangers_.Remove(*stranger);
+          servers_.erase(ended);
+        },
+        served_, loop_side_->on_push,
         [side = loop_side_](PullRequest request) {
           if (request.round != 0 || !side->on_taken_back) return;
           side->loop.Post("pull taken back", [side, request] {
             if (!side->closed) side->on_taken_back(request);
           });
         });
+    *stranger = strangers_.Add(stream->peer(), [this, ended = stream.get()] {
+      refusals_.Log(ended->peer(),
+                    fmt::format("over {} peers have asked for nothing yet", Strangers::kMost));
+      const auto closed = servers_.extract(ended);
+      closed.mapped()->CloseNow();
+    });
+    stream->set_known([this, stranger] { strangers_.Remove(*stranger); });
     servers_[stream.get()] = stream;
     stream->Start();
   }
@@ -191,6 +204,8 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   boost::asio::steady_timer again_{io_};
   std::map<PeerKey, Peer> peers_;
   std::map<ServerStream*, std::shared_ptr<ServerStream>> servers_;
+  Strangers strangers_;  // those of servers_ that have asked for nothing
+  Refusals refusals_;
   const std::shared_ptr<std::atomic<uint64_t>> served_ = std::make_shared<std::atomic<uint64_t>>(0);
   const std::shared_ptr<BlockPool> blocks_;
   mutable std::mutex counters_mutex_;
@@ -323,7 +338,7 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
       std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull), false, std::move(on_round),
                                           std::move(on_push), std::move(on_taken_back)});
   auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool), tls);
-  FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
+  FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port, tls));
   error_code error;
   const int port = acceptor.local_endpoint(error).port();
   io->set_acceptor(std::move(acceptor));

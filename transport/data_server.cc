@@ -79,7 +79,12 @@ void ServerStream::OnFrame(const FrameHeader& header) {
                   Error(absl::StatusCode::kAborted, "the request is for incarnation {}, this is {}",
                         request->incarnation, incarnation_));
   }
+  Known();
   on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);
+}
+
+void ServerStream::Known() {
+  if (const auto known = std::exchange(known_, nullptr); known != nullptr) known();
 }
 
 void ServerStream::OnTakenBack(uint64_t id) {
@@ -94,6 +99,7 @@ void ServerStream::OnPushed(const FrameHeader& header) {
   if (header.length == kPushNameBytes) bytes = Blob::Make(0);
   const WirePush push = DecodePush(request_.data());
   if (push.to != incarnation_ || bytes == nullptr) return;
+  Known();
   if (!on_push_(push.name, bytes)) held_ = Held{push.name, std::move(bytes)};
 }
 

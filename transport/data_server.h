@@ -39,6 +39,9 @@ class ServerStream final : public FrameStream {
         on_push_(std::move(on_push)),
         on_taken_back_(std::move(on_taken_back)) {}
 
+  // `known` is called once, when the peer first asks for or pushes something of this incarnation,
+  // which strangers cannot name.
+  void set_known(std::function<void()> known) { known_ = std::move(known); }
   void Answer(uint64_t id, absl::StatusOr<DataView> answer);
   // Offers the push that was not taken to `on_push` again, and reads on if it is taken now. If it
   // is not, and the peer has gone, the stream ends.
@@ -56,6 +59,7 @@ class ServerStream final : public FrameStream {
 
  private:
   void OnPushed(const FrameHeader& header);
+  void Known();
   void OnTakenBack(uint64_t id);
 
   static constexpr size_t kMaxOutgoing = 4096;  // answers; more than any puller that reads has
@@ -78,6 +82,7 @@ class ServerStream final : public FrameStream {
   std::map<uint64_t, Expected> expected_;
   std::deque<Outgoing> outgoing_;
   std::array<char, 4096> request_;  // longer requests are refused
+  std::function<void()> known_;     // empty: it has been called
   const OnPush on_push_;
   const std::function<void(PullRequest)> on_taken_back_;
   std::shared_ptr<Blob> pushed_;  // the bytes of the push that is being read

@@ -226,7 +226,7 @@ void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::mill
 absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(
     EventLoop& loop, const std::string& host_port,
     std::function<void(std::unique_ptr<Link>)> on_accept, const TlsUse& tls) {
-  FAIRWAY_ASSIGN_OR_RETURN(auto socket, Listen(loop.io_context(), host_port));
+  FAIRWAY_ASSIGN_OR_RETURN(auto socket, Listen(loop.io_context(), host_port, tls));
   auto acceptor = std::make_shared<Acceptor>(loop, std::move(socket), std::move(on_accept), tls);
   acceptor->Start();
   return std::make_unique<TcpServer>(std::move(acceptor));

@@ -14,6 +14,9 @@ namespace fairway {
 struct TlsUse {
   std::shared_ptr<TlsIdentity> identity;  // nullptr: they do not
   std::optional<Role> peer;               // what the peer must be; nullopt: any daemon
+  // Of a port: clients show no certificate, and speak TLS 1.2 or newer; without `identity` they may
+  // be of any user, and whoever has the port looks at that.
+  bool anybody = false;
 };
 
 }  // namespace fairway

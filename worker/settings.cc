@@ -8,6 +8,7 @@
 
 #include "base/host.h"
 #include "base/log.h"
+#include "identity/plain_text.h"
 #include "wire/limits.h"
 #include "worker/gpus.h"
 
@@ -91,7 +92,7 @@ void DeclareFlags(Config& config, WorkerFlags& flags) {
       "memory, beside the executor's: leave room (--gpu-fraction)");
   config.Flag("data-bind", &flags.data_bind,
               "host:port of the data port; port 0: any free one. The default is reachable from "
-              "this host only");
+              "this host only; other addresses take certificates (--tls-ca)");
   config.Flag("advertise-host", &flags.advertise_host,
               "Host under which peers reach the data port and the relay");
   config.Flag("relay-bind", &flags.relay_bind,
@@ -194,7 +195,13 @@ absl::Status CheckFlags(const WorkerFlags& flags) {
   if (flags.island.empty())
     return InvalidArgument("--island is empty; expected a name, as island0");
   FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
-  FAIRWAY_RETURN_IF_ERROR(LoadTls(flags.tls, Role::kWorker).status());
+  FAIRWAY_ASSIGN_OR_RETURN(const auto tls, LoadTls(flags.tls, Role::kWorker));
+  for (const auto& [flag, at] :
+       {std::pair("--data-bind", &flags.data_bind), std::pair("--relay-bind", &flags.relay_bind)}) {
+    if (tls != nullptr || at->empty()) continue;
+    FAIRWAY_RETURN_IF_ERROR(
+        Annotate(CheckPlainBind(SplitHostPort(*at)->first), fmt::format("{}={}", flag, *at)));
+  }
   // Without a plugin, the process that wants to load it says so.
   return flags.plugin.empty() ? absl::OkStatus() : PjrtConfigOf(flags).status();
 }

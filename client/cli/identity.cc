@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -13,8 +14,10 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
+#include "base/host.h"
 #include "client/cli/process.h"
 #include "identity/certificates.h"
 #include "identity/token.h"
@@ -26,6 +29,9 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kMostDays = 36500;
 constexpr int kDaysOfCa = 3650;
+constexpr char kHostHelp[] =
+    "A name or address by which browsers and scrapers ask for the controller's HTTP port, besides "
+    "this host's name and loopback; may be given several times. It is in the certificate";
 
 int Fail(std::string_view command, const absl::Status& status) {
   fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
@@ -83,7 +89,16 @@ absl::Status MakeAdminToken(const std::string& directory, std::chrono::seconds l
   return WritePrivate(directory + "/admin.token", made.secret + "\n");
 }
 
-absl::Status Init(const std::string& directory, int days) {
+// By which this host's own clients ask for the controller.
+std::vector<std::string> WithOwn(std::vector<std::string> hosts) {
+  for (const std::string& own :
+       {HostName(), std::string("localhost"), std::string("127.0.0.1"), std::string("::1")}) {
+    if (std::ranges::find(hosts, own) == hosts.end()) hosts.push_back(own);
+  }
+  return hosts;
+}
+
+absl::Status Init(const std::string& directory, int days, const std::vector<std::string>& hosts) {
   for (const char* const name : {"ca.key", "ca.pem", "controller.pem", "controller.key",
                                  "fairway.toml", "admin.token", "data"}) {
     if (std::filesystem::exists(fmt::format("{}/{}", directory, name))) {
@@ -96,7 +111,7 @@ absl::Status Init(const std::string& directory, int days) {
   }
   FAIRWAY_ASSIGN_OR_RETURN(const Certified ca, MakeAuthority(Days(kDaysOfCa)));
   FAIRWAY_ASSIGN_OR_RETURN(const Certified controller,
-                           MakeCertificate(ca, {Role::kController, ""}, Days(days)));
+                           MakeCertificate(ca, {Role::kController, ""}, Days(days), hosts));
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(directory));
   const std::string here = std::filesystem::absolute(directory).lexically_normal().string();
   const std::string settings = fmt::format(
@@ -111,12 +126,17 @@ absl::Status Init(const std::string& directory, int days) {
   return WritePrivate(directory + "/ca.key", ca.key);
 }
 
-absl::Status Issue(const Subject& subject, const std::string& from, const std::string& to,
-                   int days) {
+absl::Status Issue(const Subject& subject, const std::string& from, const std::string& to, int days,
+                   std::vector<std::string> hosts) {
   Certified ca;
   FAIRWAY_ASSIGN_OR_RETURN(ca.certificate, ReadText(from + "/ca.pem"));
   FAIRWAY_ASSIGN_OR_RETURN(ca.key, ReadText(from + "/ca.key"));
-  const auto made = MakeCertificate(ca, subject, Days(days));
+  if (subject.role == Role::kController) {
+    const auto before = ReadText(to + "/controller.pem");  // whose names stay
+    if (hosts.empty() && before.ok()) hosts = HostsOf(*before);
+    if (hosts.empty()) hosts = WithOwn({});
+  }
+  const auto made = MakeCertificate(ca, subject, Days(days), hosts);
   if (!made.ok()) return Annotate(made.status(), from);
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
   const std::string daemon = to + (subject.role == Role::kController ? "/controller" : "/worker");
@@ -151,18 +171,21 @@ absl::Status WritePrivate(const std::string& path, const std::string& text) {
 
 int RunInit(int argc, const char* const* argv) {
   std::string directory;
+  std::vector<std::string> hosts;
   int days = 365;
   Config config("fairway init",
                 "Makes the CA of a cluster, its controller's certificate, and an admin's token.");
   config.Positional("DIRECTORY", &directory, "A new directory for them");
   config.Flag("days", &days,
               "Days for which the controller's certificate is valid, and the token counts");
+  config.Flag("host", &hosts, kHostHelp);
   config.Check([&] {
     return directory.empty() ? InvalidArgument("expected `fairway init DIRECTORY`")
                              : CheckDays(days);
   });
   if (const auto code = config.Parse(argc, argv)) return *code;
-  if (const absl::Status status = Init(directory, days); !status.ok()) return Fail("init", status);
+  if (const absl::Status status = Init(directory, days, WithOwn(hosts)); !status.ok())
+    return Fail("init", status);
   fmt::print(
       "{0} has the CA of a new cluster. Whoever reads {0}/ca.key can pass for any of its daemons: "
       "keep it safe. {0}/admin.token is an admin's token.\nNext, start the controller:\n"
@@ -177,6 +200,7 @@ int RunInit(int argc, const char* const* argv) {
 
 int RunIssue(int argc, const char* const* argv) {
   std::string name, from, to;
+  std::vector<std::string> hosts;
   bool controller = false;
   int days = 365;
   Config config("fairway issue",
@@ -187,17 +211,22 @@ int RunIssue(int argc, const char* const* argv) {
   config.Flag("to", &to,
               "A directory for what the daemon needs; default: NAME in that directory, or itself");
   config.Flag("days", &days, "Days for which the certificate is valid");
+  config.Flag("host", &hosts, kHostHelp);
   config.Check([&] {
     if (name.empty() != controller || from.empty())
       return InvalidArgument(
           "expected `fairway issue NAME --from DIRECTORY`, or --controller in the place of NAME");
+    if (!controller && !hosts.empty())
+      return InvalidArgument("--host is for the controller's only");
     if (!controller) FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf({Role::kWorker, name})).status());
     return CheckDays(days);
   });
   if (const auto code = config.Parse(argc, argv)) return *code;
   if (to.empty()) to = controller ? from : from + "/" + name;
   const Subject subject{controller ? Role::kController : Role::kWorker, name};
-  if (const absl::Status status = Issue(subject, from, to, days); !status.ok())
+  if (const absl::Status status =
+          Issue(subject, from, to, days, hosts.empty() ? hosts : WithOwn(hosts));
+      !status.ok())
     return Fail("issue", status);
   if (controller) {
     fmt::print(

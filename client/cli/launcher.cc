@@ -142,21 +142,19 @@ absl::Status Launcher::StartController() {
 
 absl::Status Launcher::StartWorker(Child& worker) {
   ChildSpec spec;
-  spec.command = {
-      options_.programs + "/fairway-worker",
-      "--name=" + worker.name,
-      "--island=" + worker.island,
-      "--controller=" +
-          HostPort(options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind, link_port_),
-      fmt::format("--island-workers={}", options_.workers_per_island),
-      fmt::format("--devices={}", options_.devices / options_.workers_per_island),
-      fmt::format("--device-memory={}", options_.device_memory),
-      "--runtime=" + options_.runtime,
-      "--plugin=" + options_.plugin,
-      "--plugin-kind=" + options_.plugin_kind,
-      fmt::format("--allow-raw-kernels={}", options_.allow_raw_kernels),
-      fmt::format("--tune-on-gpu={}", options_.tune_on_gpu),
-      fmt::format("--life-fd={}", kLifeFd)};
+  spec.command = {options_.programs + "/fairway-worker",
+                  "--name=" + worker.name,
+                  "--island=" + worker.island,
+                  "--controller=" + HostPort(options_.bind, link_port_),
+                  fmt::format("--island-workers={}", options_.workers_per_island),
+                  fmt::format("--devices={}", options_.devices / options_.workers_per_island),
+                  fmt::format("--device-memory={}", options_.device_memory),
+                  "--runtime=" + options_.runtime,
+                  "--plugin=" + options_.plugin,
+                  "--plugin-kind=" + options_.plugin_kind,
+                  fmt::format("--allow-raw-kernels={}", options_.allow_raw_kernels),
+                  fmt::format("--tune-on-gpu={}", options_.tune_on_gpu),
+                  fmt::format("--life-fd={}", kLifeFd)};
   for (const std::string& option : options_.plugin_options)
     spec.command.push_back("--plugin-option=" + option);
   if (!worker.gpus.empty()) {

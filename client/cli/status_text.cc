@@ -155,7 +155,9 @@ std::string StatusText(const v1::GetStatusResponse& status, bool wide) {
       fmt::format("controller {} on {} (pid {}), up for {}\n", status.version(), status.host(),
                   status.controller_pid(), DurationText(status.uptime_ms()));
   if (!status.http_address().empty())
-    out += fmt::format("metrics http://{}/metrics\n", status.http_address());
+    out += fmt::format("metrics {}{}/metrics\n",
+                       status.http_address().find("://") == std::string::npos ? "http://" : "",
+                       status.http_address());
   if (!status.log_dir().empty()) out += fmt::format("logs {}\n", status.log_dir());
   for (const v1::Island& island : status.islands()) {
     out += fmt::format("{} {}: {} gangs launched, {} in flight, {} prepared, {} wait for memory\n",

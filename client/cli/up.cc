@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "client/cli/launcher.h"
 #include "client/cli/process.h"
+#include "identity/plain_text.h"
 
 namespace fairway {
 namespace {
@@ -152,7 +153,7 @@ absl::StatusOr<OwnedFd> TakeStateDirectory(const std::string& directory, int por
 }
 
 void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
-  const std::string address = HostPort(flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
+  const std::string address = HostPort(flags.bind, port);
   if (flags.port == 0 && port != kDefaultPort) {
     fmt::print(
         "port {} is taken, by another cluster perhaps; this one is at {}: say so to the other "
@@ -296,7 +297,8 @@ void AddFlags(Config& config, UpFlags& flags) {
               "Time that a Python function may take when a program on devices calls it; 0: any");
   config.Flag("detach", &flags.detach,
               "Return once the cluster is ready; it goes on in the background");
-  config.Flag("bind", &flags.bind, "Address that the controller listens on");
+  config.Flag("bind", &flags.bind,
+              "Loopback address that the controller listens on: 127.0.0.1, ::1");
   config.Flag(
       "runtime", &flags.runtime,
       "What drives the devices: pjrt (a plugin: everything that JAX compiles) host (native "
@@ -336,6 +338,13 @@ absl::Status CheckFlags(const UpFlags& flags) {
     return InvalidArgument("--http-port must be 0 to 65535");
   if (const auto port = FreePort(flags.bind, 0); !port.ok())
     return InvalidArgument("--bind={}: {}", flags.bind, Text(port.status()));
+  if (!CheckPlainBind(flags.bind).ok()) {
+    return InvalidArgument(
+        "--bind={}: other hosts can reach it, and a cluster of `fairway up` speaks plain text: "
+        "make certificates with `fairway init DIRECTORY`, and start fairway-controller and "
+        "fairway-worker with them (docs/install.md)",
+        flags.bind);
+  }
   if (flags.runtime != "pjrt" && flags.runtime != "host" && flags.runtime != "sim")
     return InvalidArgument("--runtime is '{}', not pjrt, host or sim", flags.runtime);
   if (flags.workers_per_island < 1 || flags.workers_per_island > flags.devices ||

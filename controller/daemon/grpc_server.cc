@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/grpc_server.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -20,7 +16,10 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
+#include <grpcpp/support/server_interceptor.h>
 #include <spdlog/spdlog.h>
+
+#include "transport/front.h"
 
 namespace fairway {
 namespace {
@@ -78,38 +77,16 @@ class ReloadedCredentials final : public grpc::ServerCredentials {
   std::optional<uint64_t> fetched_;  // TlsTexts::change of what gRPC has
 };
 
-// The reason why gRPC could not bind, which gRPC only logs.
-absl::Status BindError(const std::string& host, int port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  const int fd = ::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int result = -1;
-  int error = EINVAL;
+using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+// Passes a connected socket to gRPC.
+void Give(Acceptor& acceptor, int fd) {
   const int on = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (v6) {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_port = htons(static_cast<uint16_t>(port));
-    if (::inet_pton(AF_INET6, host.c_str(), &address.sin6_addr) == 1) {
-      result = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-      error = errno;
-    }
-  } else {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1) {
-      result = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-      error = errno;
-    }
-  }
-  ::close(fd);
-  if (result != 0 && error == EADDRINUSE)
-    return Error(absl::StatusCode::kAlreadyExists, "port {} is taken", port);
-  if (result == 0)
-    return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}", host, port);
-  return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
-               std::strerror(error));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kPingTimeoutMs, sizeof kPingTimeoutMs);
+  Acceptor::NewConnectionParameters connection;
+  connection.fd = fd;
+  acceptor.HandleNewConnection(&connection);
 }
 
 // Takes gRPC's reflection away, which is on in every server of a process that has it.
@@ -123,16 +100,36 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
+// Tells the front of each call. It intercepts nothing.
+class CallWatch final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallWatch(std::shared_ptr<Front> front) : front_(std::move(front)) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* call) override {
+    front_->Called(call->server_context()->peer());
+    return nullptr;
+  }
+
+ private:
+  const std::shared_ptr<Front> front_;
+};
+
 class Server final : public GrpcServer {
  public:
   Server(std::unique_ptr<grpc::Server> server, std::shared_ptr<grpc::ServerCredentials> credentials,
-         int port)
-      : credentials_(std::move(credentials)), server_(std::move(server)), port_(port) {}
-  int port() const override { return port_; }
+         std::unique_ptr<Acceptor> acceptor, std::shared_ptr<Front> front)
+      : credentials_(std::move(credentials)),
+        server_(std::move(server)),
+        acceptor_(std::move(acceptor)),
+        front_(std::move(front)) {
+    front_->Start([this](int fd) { Give(*acceptor_, fd); });
+  }
+  int port() const override { return front_->port(); }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);
   }
   void Shutdown(std::chrono::milliseconds grace) override {
+    front_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_->Wait();
   }
@@ -140,7 +137,8 @@ class Server final : public GrpcServer {
  private:
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // which the server calls
   const std::unique_ptr<grpc::Server> server_;
-  const int port_;
+  const std::unique_ptr<Acceptor> acceptor_;
+  const std::shared_ptr<Front> front_;
 };
 
 }  // namespace
@@ -154,9 +152,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  const std::string literal = host.find(':') == std::string::npos ? host : "[" + host + "]";
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Front> front,
+                           Front::Listen(host, port, TlsUse{tls, std::nullopt}));
   grpc::ServerBuilder builder;
-  int bound = 0;
   if (tls != nullptr) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     // It asks nobody for a token.
@@ -164,9 +162,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   }
   const auto credentials = tls == nullptr ? grpc::InsecureServerCredentials()
                                           : std::make_shared<ReloadedCredentials>(std::move(tls));
-  builder.AddListeningPort(fmt::format("{}:{}", literal, port), credentials, &bound);
-  // Otherwise two controllers could share one port, and each would get some of the clients.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
@@ -179,10 +176,14 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
+  watches.push_back(std::make_unique<CallWatch>(front));
+  builder.experimental().SetInterceptorCreators(std::move(watches));
   for (const Registration& registration : registrations) registration(&builder);
   auto server = builder.BuildAndStart();
-  if (server == nullptr || bound == 0) return BindError(host, port);
-  return std::make_unique<Server>(std::move(server), credentials, bound);
+  if (server == nullptr) return absl::InternalError("gRPC cannot start its server");
+  return std::make_unique<Server>(std::move(server), credentials, std::move(acceptor),
+                                  std::move(front));
 }
 
 }  // namespace fairway

@@ -23,8 +23,8 @@ class GrpcServer {
  public:
   using Registration = std::function<void(grpc::ServerBuilder*)>;
 
-  // Each of `registrations` adds a service, which must outlive the server. ALREADY_EXISTS: the port
-  // is taken. `port` 0: any free port. `tls`: what it shows its clients; nullptr: no TLS.
+  // Each of `registrations` adds a service, which must outlive the server. `port` 0: any free port.
+  // `tls`: what it shows its clients; nullptr: no TLS. Errors as of Front::Listen.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
       const std::string& host, int port, const std::vector<Registration>& registrations,
       std::shared_ptr<TlsIdentity> tls = nullptr);

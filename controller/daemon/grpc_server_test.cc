@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 
@@ -18,9 +19,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // Calls `method` with one message of these bytes. Returns the bytes of the first answer.
-absl::StatusOr<std::string> Call(int port, const std::string& method, const std::string& request) {
-  const auto channel =
-      grpc::CreateChannel(fmt::format("127.0.0.1:{}", port), grpc::InsecureChannelCredentials());
+absl::StatusOr<std::string> Call(const std::shared_ptr<grpc::Channel>& channel,
+                                 const std::string& method, const std::string& request) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
@@ -50,14 +50,22 @@ absl::StatusOr<std::string> Call(int port, const std::string& method, const std:
   return std::string(reinterpret_cast<const char*>(out.begin()), out.size());
 }
 
-// The kernel's limit for sent and unacknowledged data, of the socket that listens on `port`. It is
-// gRPC's timeout of keepalive pings. -1: there is no such socket.
+absl::StatusOr<std::string> Call(int port, const std::string& method, const std::string& request) {
+  return Call(
+      grpc::CreateChannel(fmt::format("127.0.0.1:{}", port), grpc::InsecureChannelCredentials()),
+      method, request);
+}
+
+// The kernel's limit for sent and unacknowledged data, of a connection that came in at `port`. It
+// is gRPC's timeout of keepalive pings. -1: there is no such socket.
 int UserTimeoutMs(int port) {
   for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_in address{};
+    sockaddr_in6 address{};
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
     socklen_t size = sizeof(address);
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-        address.sin_port != htons(static_cast<uint16_t>(port)))
+    if (::getsockname(fd, any, &size) != 0 ||
+        address.sin6_port != htons(static_cast<uint16_t>(port)) ||
+        ::getpeername(fd, any, &(size = sizeof address)) != 0)
       continue;
     int value = -1;
     size = sizeof(value);
@@ -71,7 +79,19 @@ int UserTimeoutMs(int port) {
 TEST(GrpcServerTest, WaitsTwoMinutesForAClientThatIsSilent) {
   auto server = GrpcServer::Start("127.0.0.1", 0, {});
   ASSERT_TRUE(server.ok()) << server.status();
+  const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>((*server)->port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  ASSERT_EQ(::send(client, preface.data(), preface.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(preface.size()));
+  char settings[9];  // a frame of HTTP/2, so gRPC has the connection
+  EXPECT_EQ(::recv(client, settings, sizeof settings, MSG_WAITALL), 9);
   EXPECT_EQ(UserTimeoutMs((*server)->port()), 120 * 1000);
+  ::close(client);
   (*server)->Shutdown(std::chrono::milliseconds(100));
 }
 
@@ -103,8 +123,24 @@ TEST(GrpcServerTest, ASecondServerOnAPortIsRefused) {
   ASSERT_TRUE(server.ok()) << server.status();
   const auto second = GrpcServer::Start("127.0.0.1", (*server)->port(), {});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(Text(second.status()), fmt::format("port {} is taken", (*server)->port()));
+  EXPECT_THAT(Text(second.status()), HasSubstr(fmt::format("port {} is taken", (*server)->port())));
   EXPECT_FALSE(GrpcServer::Start("no-address", 0, {}).ok());
+  (*server)->Shutdown(std::chrono::milliseconds(100));
+}
+
+// Connections of gRPC's clients, each with a call.
+TEST(GrpcServerTest, WhoCallsIsNotCountedAmongThoseWhoDoNot) {
+  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<std::shared_ptr<grpc::Channel>> open;
+  for (int i = 0; i < 600; ++i) {  // more than may be there without a call
+    grpc::ChannelArguments own;
+    own.SetInt("number", i);  // else they share a connection
+    open.push_back(grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", (*server)->port()),
+                                             grpc::InsecureChannelCredentials(), own));
+    const auto answer = Call(open.back(), "/grpc.health.v1.Health/Check", "");
+    ASSERT_TRUE(answer.ok()) << i << ": " << answer.status();
+  }
   (*server)->Shutdown(std::chrono::milliseconds(100));
 }
 

@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "controller/daemon/http_server.h"
+#include "transport/http_server.h"
 
 namespace fairway {
 
-// Returns why a page's request gets no answer, in one line; "" if it may have one. `names`: those
-// by which this host is asked, besides IP addresses and localhost.
+// Returns why a page's request gets no answer, in one line; "" if it may have one. `names`: names
+// and addresses by which this host is asked, besides localhost, loopback addresses and the address
+// at which the request came in.
 //
 // A browser says which page asks: in Origin (RFC 6454), or in Sec-Fetch-Site (W3C Fetch Metadata),
 // where "none" is a person at the address bar. A page whose own name was made to point at this host

@@ -35,23 +35,23 @@ WorkerHub::WorkerHub(Loop& loop, WorkerHubOptions options, WorkerHubEvents* even
       options_(std::move(options)),
       events_(events),
       now_(std::move(now)),
-      alive_(std::make_shared<bool>(true)) {}
+      alive_(std::make_shared<bool>(true)),
+      strangers_(options_.unregistered_links) {}
 
 WorkerHub::~WorkerHub() { *alive_ = false; }
 
 void WorkerHub::Accept(std::unique_ptr<Link> link) {
-  const size_t most = options_.unregistered_links;
-  const auto is_new = [](const auto& entry) { return entry.second->role == Role::kNew; };
-  if (std::cmp_greater_equal(std::ranges::count_if(peers_, is_new), most)) {
-    spdlog::warn("{} is turned away: {} links wait for a registration already", link->peer(), most);
-    return;
-  }
   link->LimitFrames(kMaxFirstFrame);
   auto peer = std::make_unique<Peer>();
   Peer& p = *peer;
   p.number = next_peer_++;
   p.link = std::move(link);
   p.heard = now_();
+  p.stranger = strangers_.Add(p.link->peer(), [this, &p] {
+    refusals_.Log(p.link->peer(), fmt::format("over {} links wait for a registration",
+                                              options_.unregistered_links));
+    peers_.erase(p.number);  // at once: it is not trusted to take a last message
+  });
   p.link->on_frame = [this, &p](Frame frame) { OnFrame(p, std::move(frame)); };
   p.link->on_closed = [this, &p](absl::Status status) { OnClosed(p, status); };
   peers_[p.number] = std::move(peer);
@@ -79,6 +79,7 @@ void WorkerHub::FencePeer(Peer& peer, const std::string& reason, bool asked) {
 void WorkerHub::Finish(Peer& peer) {
   if (peer.role == Role::kDone) return;
   peer.role = Role::kDone;
+  strangers_.Remove(peer.stranger);
   peer.heard = now_();
   peer.link->Close();
 }
@@ -101,7 +102,10 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
 void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& frame,
                           std::optional<uint32_t> code_crc) {
   using Kind = v1::ToController::MessageCase;
-  if (peer.role == Role::kNew) return OnFirst(peer, message);
+  if (peer.role == Role::kNew) {
+    strangers_.Remove(peer.stranger);  // it registers now, or is sent away
+    return OnFirst(peer, message);
+  }
   if (peer.role == Role::kPulse) return;  // a pulse carries no messages
   if (peer.role == Role::kRelay) return OnRelayMessage(peer, message);
   const bool executor = peer.role == Role::kExecutor;
@@ -399,6 +403,7 @@ void WorkerHub::Answer(ExecutorId id, const CallbackAnswer& answer) {
 
 void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
   const Role role = std::exchange(peer.role, Role::kDone);
+  strangers_.Remove(peer.stranger);
   if (role == Role::kPulse) PulseEnded(peer, status);
   if (role == Role::kExecutor) {
     ExecutorLinkEnded(

@@ -28,6 +28,7 @@
 #include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/link.h"
+#include "transport/strangers.h"
 #include "wire/limits.h"
 
 namespace fairway {
@@ -55,13 +56,12 @@ struct WorkerHubOptions {
   // How long a process may be silent while its host answers: it may be stopped or busy. The pulse
   // of its supervisor shows when its host is silent (kHostSilence).
   std::chrono::milliseconds deadline{60000};
-  // How long an executor may be without a connection before it is lost (--link-grace); 0: not at
-  // all.
+  // How long an executor may be without a connection before it is lost (--link-grace).
   std::chrono::milliseconds link_grace{3000};
   std::chrono::milliseconds cause_wait{
       1000};  // for the supervisor's account of an executor's death
   std::chrono::milliseconds register_wait{10000};  // for the first message on a link
-  size_t unregistered_links = 1024;                // others are turned away, and come again
+  size_t unregistered_links = Strangers::kMost;    // one more ends one of these
   // Most bytes of a command, of a program to compile, or of the answer to a callback. Tests set
   // less.
   size_t command_bytes = kMaxCommandBytes;
@@ -148,8 +148,7 @@ class WorkerHub {
   uint64_t links_resumed() const { return links_resumed_; }
   // Entries of the logs that are not concluded.
   size_t open_entries() const;
-  // The bytes of these that somebody is charged for. For tests.
-  int64_t charged_bytes() const;
+  int64_t charged_bytes() const;  // of these; for tests
   // Relays of the islands' logs, the deepest tree, and how often an end of one was given another
   // place because of trouble.
   struct Relays {
@@ -269,10 +268,11 @@ class WorkerHub {
   std::shared_ptr<bool> alive_;
   uint64_t next_peer_ = 1;
   std::map<uint64_t, std::unique_ptr<Peer>> peers_;
+  Strangers strangers_;  // those of peers_ that have not registered
+  Refusals refusals_;
   std::map<ExecutorId, std::unique_ptr<Executor>> executors_;
   std::map<std::string, ExecutorId> executor_of_worker_;  // invariant: of each of executors_
-  std::map<std::string, std::unique_ptr<Supervisor>>
-      supervisors_;  // connected ones, by the worker's name
+  std::map<std::string, std::unique_ptr<Supervisor>> supervisors_;  // connected ones, by worker
   // By worker. They outlive the supervisors' links, which may be cut.
   std::map<std::string, PulseRecord> pulses_;
   // Workers whose pulse broke, and until when it may come back.

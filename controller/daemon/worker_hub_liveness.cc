@@ -143,7 +143,7 @@ void WorkerHub::Tick() {
       // Its link is closing, but the far end does not take the last message.
       peers_.erase(peer->number);
     } else if (role == Role::kNew) {
-      spdlog::warn("{} did not register; closing the link", peer->link->peer());
+      refusals_.Log(peer->link->peer(), "it did not register in time");
       Finish(*peer);
     } else if (role == Role::kRelay) {
       RelayEnded(*peer);

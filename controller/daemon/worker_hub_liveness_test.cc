@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Silent hosts and silent processes. The test plays the links and moves the clock.
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ using ::testing::Key;
 
 // What the hub does with one of its links.
 struct Seen {
+  std::string peer;
   Link* link = nullptr;
   bool watched = false;
   size_t most_payload = kMaxFrameBytes;
@@ -40,7 +42,7 @@ class PlayedLink final : public Link {
   }
   size_t queued_bytes() const override { return 0; }
   void Close() override { seen_.closed = true; }
-  std::string peer() const override { return "played"; }
+  std::string peer() const override { return seen_.peer; }
   void WatchHost() override { seen_.watched = true; }
   void LimitFrames(size_t bytes) override { seen_.most_payload = bytes; }
 
@@ -66,8 +68,9 @@ class LivenessTest : public ::testing::Test, public WorkerHubEvents {
   void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
   void OnReport(ExecutorId, Incarnation, Report) override {}
 
-  Seen& Accept() {
+  Seen& Accept(const std::string& peer = "10.0.0.1:1") {
     Seen& seen = seen_.emplace_back();
+    seen.peer = peer;
     hub_.Accept(std::make_unique<PlayedLink>(seen));
     return seen;
   }
@@ -196,12 +199,21 @@ TEST_F(LivenessTest, ALinkMayCarryLittleUntilItIsRegistered) {
   EXPECT_EQ(supervisor_->most_payload, kMaxFrameBytes);
 }
 
-TEST_F(LivenessTest, ManyLinksWithoutARegistrationTurnOthersAwayUntilTheyEnd) {
+TEST_F(LivenessTest, LinksWithoutARegistrationMakeRoomForOthers) {
+  Seen& early = Accept("10.0.0.2:1");
   std::vector<Seen*> quiet;
-  while (quiet.size() < 1024) quiet.push_back(&Accept());
-  EXPECT_EQ(Accept().link, nullptr);  // the hub turned it away
-  quiet[7]->link->on_closed(absl::OkStatus());
-  EXPECT_NE(Accept().link, nullptr);
+  for (size_t i = 0; i < 10'000; ++i)
+    quiet.push_back(&Accept(fmt::format("10.6.6.{}:{}", i % 3, i)));
+  // Those of the addresses that have most went, the oldest first, and at once.
+  EXPECT_NE(early.link, nullptr);
+  EXPECT_EQ(std::ranges::count_if(quiet, [](Seen* seen) { return seen->link != nullptr; }),
+            static_cast<int>(Strangers::kMost) - 1);
+  EXPECT_EQ(quiet.front()->link, nullptr);
+  EXPECT_NE(quiet.back()->link, nullptr);
+  // One that ends makes room by itself.
+  quiet.back()->link->on_closed(absl::OkStatus());
+  EXPECT_NE(Accept("10.0.0.3:1").link, nullptr);
+  EXPECT_NE(quiet[9'990]->link, nullptr);
   Beat(*executor_);
   EXPECT_FALSE(executor_->messages.empty());
 }

@@ -17,6 +17,7 @@ namespace fairway {
 // One connection.
 struct WorkerHub::Peer {
   uint64_t number = 0;
+  uint64_t stranger = 0;  // in strangers_
   std::unique_ptr<Link> link;
   Role role = Role::kNew;
   Clock::time_point heard;

@@ -261,7 +261,7 @@ def test_log_lines_are_json_objects_when_they_go_to_a_file(cluster):
 
 def test_health_readiness_and_metrics(cluster):
     assert cluster.get("/healthz") == "ok\n"
-    assert cluster.get("/readyz") == "2 islands up\n"
+    assert cluster.get("/readyz") == "ready\n"
     metrics = cluster.metrics()
     assert metrics.by("fairway_executor_up", "worker") == {"w0": 1, "w1": 1}
     assert metrics.by("fairway_island_up", "island") == {"island0": 1, "island1": 1}
@@ -295,7 +295,7 @@ def test_web_pages_of_others_read_nothing_but_that_the_controller_lives(cluster)
             status, text = get(path, **headers)
             assert status == 403 and named in text and text.count("\n") == 1, text
         assert get("/healthz", **headers) == (200, "ok\n")
-        assert get("/readyz", **headers) == (200, "2 islands up\n")
+        assert get("/readyz", **headers) == (200, "ready\n")
     assert get("/metrics", Host=f"{socket.gethostname()}:{cluster.http_port}")[0] == 200
 
 

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from cluster import BIN, clean_environment, free_ports, wait_for
+from test_tls import make, tls_of
 
 
 def ip(*arguments, check=True):
@@ -38,25 +39,27 @@ def test_a_host_that_acknowledges_nothing_is_lost_long_before_the_deadline(other
     namespace, device, address = other_host
     grpc, http, link, data = free_ports(4)
     environment = clean_environment(XDG_STATE_HOME=str(tmp_path))
+    certificates = tmp_path / "cluster"  # other hosts take some
+    make(certificates, "far")
     log = (tmp_path / "processes.log").open("wb")
 
     def start(*command):
         return subprocess.Popen([str(part) for part in command], env=environment,
                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    controller = start(BIN / "fairway-controller", f"--bind={address}", f"--port={grpc}",
+    controller = start(BIN / "fairway-controller", f"--config={certificates}/fairway.toml", f"--bind={address}", f"--port={grpc}",
                        f"--http-port={http}", f"--link-port={link}", f"--data-port={data}")
     worker = None
 
     def status():
-        done = subprocess.run([BIN / "fairway", "status", "--controller", f"{address}:{grpc}"],
-                              env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run([BIN / "fairway", "status", "--controller", f"{address}:{grpc}",
+                               f"--tls-ca={certificates}/ca.pem"], env=environment, capture_output=True, text=True, timeout=30)
         return done.stdout
 
     try:
         worker = start("ip", "netns", "exec", namespace, BIN / "fairway-worker", "--name=far", "--island=i",
                        "--runtime=host", "--devices=1", f"--controller={address}:{link}",
-                       "--data-bind=10.231.77.2:0")
+                       "--data-bind=10.231.77.2:0", *tls_of(certificates, "far"))
         wait_for(lambda: "far          up" in status(), "the worker", 60)
         # The links of the executor and of the supervisor, and the pulse.
         wait_for(lambda: connections(link) >= 3, "the worker's three connections", 30)

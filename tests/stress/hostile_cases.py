@@ -9,6 +9,7 @@ long a case without an end of its own goes on; `begins`: a file descriptor that 
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import grpc
 import hostile_holdings  # noqa: F401
 from hostile_case import CASES, CODE, KIB, MANY, MIB, case, going, numbers, outcome
 from hostile_programs import PINGPONG, TWO_ANSWERS, endless, loop_of, wide, written_out
+from ports import listening
 from raw_client import Refused, Session, message
 from raw_native import RawNative, program_of, spec_of
 
@@ -469,6 +471,39 @@ def half_frames(at):
             closed += 1
     time.sleep(max(0, until - time.monotonic()))
     return f"{sent} MiB sent, {closed} of 100 connections closed"
+
+
+@case("opens 10,000 connections to each port from three addresses, says nothing or half a greeting, and holds them",
+      r"\d+ opened at each of 5 ports, [1-9]\d* of them closed")
+def half_open(at):
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    many, closed = min(10000, limit - 500), 0
+    ports = [int(at[name].rpartition(":")[2]) for name in ("address", "links", "http")]
+    ports += [port for pid in (at["controller"], at["executors"][0]) for port in listening(pid) if port not in ports]
+    for port in ports:
+        held = []
+        for number in range(many):
+            peer = socket.socket()
+            held.append(peer)
+            peer.bind((f"127.0.0.{2 + number % 3}", 0))
+            peer.settimeout(10)
+            try:
+                peer.connect(("127.0.0.1", port))
+                if number % 2:
+                    peer.send(b"\x16\x03\x01\x02")
+            except OSError:
+                pass
+        for peer in held:
+            peer.setblocking(False)
+            try:
+                closed += peer.recv(1) == b""
+            except BlockingIOError:
+                pass
+            except OSError:
+                closed += 1
+            peer.close()
+    return f"{many} opened at each of {len(ports)} ports, {closed} of them closed"
 
 
 @case("asks for /metrics and the status without end, and holds 200 HTTP connections open",

@@ -5,7 +5,6 @@ These must hold: no process dies (the fixture checks it), others are served mean
 bounded, and a peer that can be answered is told the reason.
 """
 
-import pathlib
 import random
 import re
 import socket
@@ -19,6 +18,7 @@ import pytest
 from accounting import anonymous_memory
 from cluster import wait_for
 from conftest import program
+from ports import listening
 from raw_client import SERVICE, Refused, Session, message
 from test_sessions import MIB, Neighbour, controller, ones
 
@@ -55,23 +55,8 @@ def ports(cluster):
                       cluster.logs())[-1]
     found = dict(zip(flags, map(int, line)))
     for executor in cluster.executors():
-        found[f"data of executor {executor.pid}"] = listening(executor.pid)
+        found[f"data of executor {executor.pid}"] = listening(executor.pid)[0]
     return found
-
-
-def listening(pid):
-    """The loopback TCP port on which a process listens."""
-    inodes = set()
-    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            inodes.add(entry.readlink().name)
-        except OSError:
-            continue
-    for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-            return int(fields[1].split(":")[1], 16)
-    raise AssertionError(f"process {pid} listens nowhere")
 
 
 def say(port, data):

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/daemon/http_server.h"
+#include "transport/http_server.h"
 
 #include <chrono>
-#include <list>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
 #include "base/host.h"
+#include "identity/plain_text.h"
+#include "transport/connect.h"
+#include "transport/strangers.h"
 
 namespace fairway {
 namespace {
@@ -23,47 +26,103 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 
 constexpr auto kIdle = std::chrono::seconds(30);
+constexpr auto kRequest = std::chrono::seconds(5);
 constexpr auto kLinger = std::chrono::seconds(2);
-constexpr size_t kMaxConnections = 64;  // a further one ends the oldest one
+constexpr size_t kMaxConnections = 64;
 constexpr size_t kMaxHeader = 16 << 10;
 
-class Connection;
+// A channel as Beast wants a stream.
+class Stream {
+ public:
+  using executor_type = StreamSocket::executor_type;
+  explicit Stream(Channel channel) : channel_(std::move(channel)) {}
+  executor_type get_executor() { return channel_.socket().get_executor(); }
+  template <typename Buffers, typename Handler>
+  void async_read_some(const Buffers& buffers, Handler&& handler) {
+    channel_.ReadSome(buffers, std::forward<Handler>(handler));
+  }
+  template <typename Buffers, typename Handler>
+  void async_write_some(const Buffers& buffers, Handler&& handler) {
+    channel_.WriteSome(buffers, std::forward<Handler>(handler));
+  }
+  Channel& channel() { return channel_; }
+
+ private:
+  Channel channel_;
+};
+
+std::string LocalAddress(StreamSocket& socket) {
+  beast::error_code error;
+  const auto here = socket.local_endpoint(error);
+  tcp::endpoint endpoint;
+  if (error || here.size() > endpoint.capacity()) return "";
+  std::memcpy(endpoint.data(), here.data(), here.size());
+  return endpoint.address().to_string();
+}
 
 // Shared by the connections; outlives the server while one of their handlers runs.
 struct Shared {
   HttpServer::Handler handler;  // empty once the server is gone
-  std::list<Connection*> open;  // oldest first
+  Strangers open{kMaxConnections};
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, std::shared_ptr<Shared> shared)
-      : stream_(std::move(socket)),
+  Connection(Channel channel, std::shared_ptr<Shared> shared)
+      : peer_(PeerName(channel.socket())),
+        address_(LocalAddress(channel.socket())),
+        not_ours_(channel.secure() ? "" : Text(CheckPlainPeer(channel.socket().native_handle()))),
+        timer_(channel.socket().get_executor()),
+        stream_(std::move(channel)),
         shared_(std::move(shared)),
-        place_(shared_->open.insert(shared_->open.end(), this)) {}
-  ~Connection() { shared_->open.erase(place_); }
+        place_(shared_->open.Add(peer_, [this] { Close(); })) {}
+  ~Connection() { shared_->open.Remove(place_); }
 
-  void Read() {
+  // `patience`: until the first byte of the next request.
+  void Read(std::chrono::seconds patience) {
     parser_.emplace();
     parser_->header_limit(kMaxHeader);
     parser_->body_limit(0);
-    stream_.expires_after(kIdle);
+    Within(patience);
+    if (buffer_.size() > 0) return ReadRequest();
+    stream_.async_read_some(buffer_.prepare(kMaxHeader),
+                            [self = shared_from_this()](beast::error_code error, size_t count) {
+                              if (error) return self->Close();
+                              self->buffer_.commit(count);
+                              self->ReadRequest();
+                            });
+  }
+
+  void Close() {
+    timer_.cancel();
+    beast::error_code ignored;
+    stream_.channel().socket().close(ignored);
+  }
+
+ private:
+  void ReadRequest() {
+    Within(kRequest);
     http::async_read(stream_, buffer_, *parser_,
                      [self = shared_from_this()](beast::error_code error, size_t) {
                        if (error == http::error::body_limit || error == http::error::header_limit) {
                          self->Answer({.status = 413, .body = "request too large\n"}, false, true);
                        } else if (!error) {
                          self->OnRequest();
+                       } else {
+                         self->Close();
                        }
                      });
   }
 
-  void Close() {
-    beast::error_code ignored;
-    stream_.socket().close(ignored);
+  // Ends the connection after that time.
+  void Within(std::chrono::seconds time) {
+    timer_.expires_after(time);
+    timer_.async_wait([weak = weak_from_this()](beast::error_code error) {
+      const auto self = weak.lock();
+      if (!error && self != nullptr) self->Close();
+    });
   }
 
- private:
   void OnRequest() {
     const auto& request = parser_->get();
     const bool head = request.method() == http::verb::head;
@@ -77,7 +136,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Answer(shared_->handler({.path = target.substr(0, target.find('?')),
                              .host = view(request[http::field::host]),
                              .origin = view(request[http::field::origin]),
-                             .site = view(request["Sec-Fetch-Site"])}),
+                             .site = view(request["Sec-Fetch-Site"]),
+                             .authorization = view(request[http::field::authorization]),
+                             .peer = peer_,
+                             .address = address_,
+                             .secure = stream_.channel().secure(),
+                             .not_ours = not_ours_}),
            head, last);
   }
 
@@ -88,20 +152,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
     response->set(http::field::server, "fairway");
     response->set(http::field::content_type, answer.content_type);
     response->set(http::field::cache_control, "no-store");
+    response->set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
+    response->set("X-Content-Type-Options", "nosniff");
+    response->set("Referrer-Policy", "no-referrer");
     response->keep_alive(!last);
     const size_t size = answer.body.size();
     if (!head) response->body() = std::move(answer.body);
     response->content_length(size);
-    stream_.expires_after(kIdle);
+    Within(kIdle);
     const auto done = [self = shared_from_this(), response, last](beast::error_code error, size_t) {
-      if (error) return;
-      if (last) {
-        self->stream_.socket().shutdown(tcp::socket::shutdown_send, error);
-        self->stream_.expires_after(kLinger);
-        self->Drain();
-      } else {
-        self->Read();
-      }
+      if (error) return self->Close();
+      if (last) return self->End();
+      self->Read(kIdle);
     };
     if (head) {
       // For a HEAD request the serializer must stop after the header.
@@ -115,27 +177,40 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   // Reads what the client still sends: a close with unread bytes would discard the answer.
+  void End() {
+    Within(kLinger);
+    stream_.channel().EndWriting([self = shared_from_this()] {
+      beast::error_code ignored;
+      self->stream_.channel().socket().shutdown(tcp::socket::shutdown_send, ignored);
+    });
+    Drain();
+  }
   void Drain() {
     buffer_.clear();
     stream_.async_read_some(buffer_.prepare(kMaxHeader),
                             [self = shared_from_this()](beast::error_code error, size_t) {
-                              if (!error) self->Drain();
+                              error ? self->Close() : self->Drain();
                             });
   }
 
-  beast::tcp_stream stream_;
+  const std::string peer_;
+  const std::string address_;
+  const std::string not_ours_;
+  asio::steady_timer timer_;
+  Stream stream_;
   const std::shared_ptr<Shared> shared_;
-  const std::list<Connection*>::iterator place_;
+  const uint64_t place_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
 };
 
 class BeastServer final : public HttpServer {
  public:
-  BeastServer(EventLoop& loop, tcp::acceptor acceptor, Handler handler)
+  BeastServer(EventLoop& loop, tcp::acceptor acceptor, Handler handler, TlsUse tls)
       : loop_(loop),
         acceptor_(std::make_shared<tcp::acceptor>(std::move(acceptor))),
-        shared_(std::make_shared<Shared>()) {
+        shared_(std::make_shared<Shared>()),
+        handshakes_(std::move(tls)) {
     shared_->handler = std::move(handler);
     Accept();
   }
@@ -143,7 +218,7 @@ class BeastServer final : public HttpServer {
     beast::error_code ignored;
     acceptor_->close(ignored);
     shared_->handler = nullptr;
-    for (Connection* connection : shared_->open) connection->Close();
+    shared_->open.EndAll();
   }
   int port() const override { return acceptor_->local_endpoint().port(); }
 
@@ -153,9 +228,11 @@ class BeastServer final : public HttpServer {
         [this, acceptor = acceptor_](beast::error_code error, tcp::socket socket) {
           if (error == asio::error::operation_aborted || !acceptor->is_open())
             return;  // `this` is gone
-          if (!error) std::make_shared<Connection>(std::move(socket), shared_)->Read();
-          // Otherwise silent clients would keep all others out.
-          if (shared_->open.size() > kMaxConnections) shared_->open.front()->Close();
+          if (!error) {
+            handshakes_.Start(Neutral(std::move(socket)), [shared = shared_](Channel channel) {
+              std::make_shared<Connection>(std::move(channel), shared)->Read(kRequest);
+            });
+          }
           if (!error || error == asio::error::connection_aborted) return Accept();
           // Most likely no descriptor is free: other connections must close first.
           loop_.PostAfter(std::chrono::milliseconds(100), "http accept again", [this, acceptor] {
@@ -167,29 +244,20 @@ class BeastServer final : public HttpServer {
   EventLoop& loop_;
   const std::shared_ptr<tcp::acceptor> acceptor_;
   const std::shared_ptr<Shared> shared_;
+  Handshakes handshakes_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(EventLoop& loop,
                                                                const std::string& host, int port,
-                                                               Handler handler) {
-  beast::error_code error;
-  const auto address = asio::ip::make_address(host, error);
-  if (error) return InvalidArgument("'{}' is not an IP address", host);
-  const tcp::endpoint endpoint(address, static_cast<uint16_t>(port));
-  tcp::acceptor acceptor(loop.io_context());
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error == asio::error::address_in_use) {
-    return Error(absl::StatusCode::kAlreadyExists, "port {} is taken", port);
-  }
-  if (error)
-    return Error(absl::StatusCode::kUnavailable, "cannot listen on {}: {}", HostPort(host, port),
-                 error.message());
-  return std::make_unique<BeastServer>(loop, std::move(acceptor), std::move(handler));
+                                                               Handler handler,
+                                                               std::shared_ptr<TlsIdentity> tls) {
+  TlsUse use{std::move(tls), std::nullopt, /*anybody=*/true};
+  FAIRWAY_ASSIGN_OR_RETURN(auto acceptor,
+                           fairway::Listen(loop.io_context(), HostPort(host, port), use));
+  return std::make_unique<BeastServer>(loop, std::move(acceptor), std::move(handler),
+                                       std::move(use));
 }
 
 }  // namespace fairway

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/front.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/host.h"
+#include "identity/plain_text.h"
+#include "transport/connect.h"
+#include "transport/strangers.h"
+
+namespace fairway {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+// What the kernel calls a socket; 0: none. A descriptor's number is used again, this is not.
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return ::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+// "[::1]:4711" of gRPC's "ipv6:%5B::1%5D:4711".
+std::string PlainName(std::string_view peer) {
+  if (peer.starts_with("ipv4:") || peer.starts_with("ipv6:")) peer.remove_prefix(5);
+  std::string out(peer);
+  for (const auto& [from, to] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    if (const size_t at = out.find(from); at != std::string::npos) out.replace(at, 3, to);
+  }
+  return out;
+}
+
+// Connections that were taken and on which nobody has called. Thread-safe.
+class Quiet {
+ public:
+  // Whether one more of this peer's network may be taken.
+  bool MayAdd(const std::string& peer) {
+    const std::lock_guard lock(mutex_);
+    if (IsRoom(peer)) return true;
+    // Whoever took them does not say when they end. So they are looked at now and then.
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looked_ < kLookEvery) return false;
+    looked_ = now;
+    std::erase_if(all_, [this](const auto& entry) {
+      if (CookieOf(entry.second.fd) == entry.second.cookie) return false;
+      counted_.Remove(entry.second.number);
+      return true;
+    });
+    return IsRoom(peer);
+  }
+  void Add(const std::string& peer, int fd) {
+    const std::lock_guard lock(mutex_);
+    Forget(peer);
+    all_[peer] = {fd, CookieOf(fd), counted_.Add(peer, [] {})};
+  }
+  void Remove(const std::string& peer) {
+    const std::lock_guard lock(mutex_);
+    Forget(peer);
+  }
+
+ private:
+  struct One {
+    int fd = -1;
+    uint64_t cookie = 0;
+    uint64_t number = 0;  // in counted_
+  };
+  static constexpr std::chrono::milliseconds kLookEvery{100};
+
+  bool IsRoom(const std::string& peer) const {
+    return counted_.OfNetwork(peer) + counted_.size() < Front::kQuiet;
+  }
+  void Forget(const std::string& peer) {
+    const auto one = all_.find(peer);
+    if (one == all_.end()) return;
+    counted_.Remove(one->second.number);
+    all_.erase(one);
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, One> all_;  // by peer
+  Strangers counted_{Front::kQuiet};
+  std::chrono::steady_clock::time_point looked_;
+};
+
+class ThreadFront final : public Front {
+ public:
+  ThreadFront(std::unique_ptr<boost::asio::io_context> io, tcp::acceptor acceptor, bool plain)
+      : io_(std::move(io)),
+        acceptor_(std::move(acceptor)),
+        again_(*io_),
+        port_(acceptor_.local_endpoint().port()),
+        plain_(plain) {}
+  ~ThreadFront() override { ThreadFront::Stop(); }
+  int port() const override { return port_; }
+  void Stop() override {
+    io_->stop();
+    if (!thread_.joinable()) return;
+    thread_.join();
+    waiting_.EndAll();
+    error_code ignored;
+    acceptor_.close(ignored);
+  }
+  void Start(Take take) override {
+    take_ = std::move(take);
+    Accept();
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "fairway-front");
+      io_->run();
+    });
+  }
+  void Called(std::string_view peer) override { quiet_.Remove(PlainName(peer)); }
+
+ private:
+  // A connection on which nothing has come yet.
+  struct Waiting {
+    Waiting(StreamSocket from, boost::asio::io_context& io)
+        : socket(std::move(from)), peer(PeerName(socket)), timer(io) {}
+    void Close() {
+      timer.cancel();
+      error_code ignored;
+      socket.close(ignored);
+    }
+    StreamSocket socket;
+    const std::string peer;
+    boost::asio::steady_timer timer;
+    uint64_t number = 0;  // in waiting_
+  };
+
+  void Accept() {
+    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+      if (error == boost::asio::error::operation_aborted) return;
+      if (!error) Accepted(std::make_shared<Waiting>(StreamSocket(std::move(socket)), *io_));
+      if (!error || error == boost::asio::error::connection_aborted) return Accept();
+      // Probably out of descriptors: other connections must close first.
+      again_.expires_after(std::chrono::milliseconds(100));
+      again_.async_wait([this](const error_code&) { Accept(); });
+    });
+  }
+
+  void Accepted(const std::shared_ptr<Waiting>& one) {
+    if (plain_) {
+      const absl::Status user = CheckPlainPeer(one->socket.native_handle());
+      if (!user.ok()) return refusals_.Log(one->peer, Text(user));
+    }
+    one->number = waiting_.Add(one->peer, [this, one] {
+      one->Close();
+      if (!io_->stopped())
+        refusals_.Log(one->peer, fmt::format("over {} connections say nothing", Strangers::kMost));
+    });
+    one->timer.expires_after(kPatience);
+    one->timer.async_wait([this, one](const error_code& error) {
+      if (!error) waiting_.Remove(one->number);
+      if (!error) one->Close();
+    });
+    one->socket.async_wait(StreamSocket::wait_read, [this, one](const error_code& error) {
+      waiting_.Remove(one->number);
+      one->timer.cancel();
+      if (!error) Spoke(*one);
+    });
+  }
+
+  void Spoke(Waiting& one) {
+    if (!plain_ && !pace_.Take(one.peer, std::chrono::steady_clock::now())) {
+      return refusals_.Log(
+          one.peer, fmt::format("its network begins over {} handshakes a second", Pace::kASecond));
+    }
+    if (!quiet_.MayAdd(one.peer)) {
+      return refusals_.Log(
+          one.peer, "of the connections on which nobody calls its network has as many as it may");
+    }
+    error_code error;
+    one.socket.native_non_blocking(true, error);
+    if (error) return;
+    const int fd = one.socket.release(error);
+    if (error) return;
+    quiet_.Add(one.peer, fd);
+    take_(fd);
+  }
+
+  // Declared first, so destroyed last: after the sockets that use it.
+  const std::unique_ptr<boost::asio::io_context> io_;
+  tcp::acceptor acceptor_;
+  boost::asio::steady_timer again_;
+  const int port_;
+  const bool plain_;
+  Take take_;
+  Refusals refusals_;
+  Strangers waiting_;
+  Pace pace_;
+  Quiet quiet_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Front>> Front::Listen(const std::string& host, int port,
+                                                     const TlsUse& tls) {
+  auto io = std::make_unique<boost::asio::io_context>(1);
+  FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, fairway::Listen(*io, HostPort(host, port), tls));
+  return std::make_unique<ThreadFront>(std::move(io), std::move(acceptor), tls.identity == nullptr);
+}
+
+}  // namespace fairway

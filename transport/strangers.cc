@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/strangers.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+namespace fairway {
+
+std::string NetworkOf(std::string_view peer) {
+  if (!peer.starts_with('[')) return std::string(peer.substr(0, peer.rfind(':')));
+  const std::string text(peer.substr(1, peer.find_first_of("]%") - 1));
+  in6_addr address;
+  if (::inet_pton(AF_INET6, text.c_str(), &address) != 1) return text;
+  if (IN6_IS_ADDR_V4MAPPED(&address)) return text.substr(text.rfind(':') + 1);
+  for (size_t i = 8; i < 16; ++i) address.s6_addr[i] = 0;
+  char network[INET6_ADDRSTRLEN];
+  return fmt::format("{}/64", ::inet_ntop(AF_INET6, &address, network, sizeof network));
+}
+
+uint64_t Strangers::Add(std::string_view peer, std::function<void()> end) {
+  if (all_.size() >= most_) EndOne();
+  const uint64_t number = next_++;
+  const auto at = all_.emplace(number, One{NetworkOf(peer), std::move(end)}).first;
+  by_network_[at->second.network].emplace(number, at);
+  return number;
+}
+
+void Strangers::Remove(uint64_t number) {
+  const auto one = all_.find(number);
+  if (one == all_.end()) return;
+  const auto network = by_network_.find(one->second.network);
+  network->second.erase(number);
+  if (network->second.empty()) by_network_.erase(network);
+  all_.erase(one);
+}
+
+void Strangers::EndOne() {
+  // The most; of these, the one with the oldest.
+  const auto rank = [](const auto& network) {
+    return std::pair(network.second.size(), ~network.second.begin()->first);
+  };
+  const auto most = std::ranges::max_element(by_network_, {}, rank);
+  const uint64_t oldest = most->second.begin()->first;
+  const auto end = std::move(all_.at(oldest).end);
+  Remove(oldest);
+  end();
+}
+
+void Strangers::EndAll() {
+  by_network_.clear();
+  for (auto& [_, one] : std::exchange(all_, {})) one.end();
+}
+
+size_t Strangers::OfNetwork(std::string_view peer) const {
+  const auto network = by_network_.find(NetworkOf(peer));
+  return network == by_network_.end() ? 0 : network->second.size();
+}
+
+double Pace::LeftAt(const Network& network, std::chrono::steady_clock::time_point now) {
+  const double seconds = std::chrono::duration<double>(now - network.at).count();
+  return std::min(kAtOnce, network.left + kASecond * std::max(seconds, 0.0));
+}
+
+bool Pace::Take(std::string_view peer, std::chrono::steady_clock::time_point now) {
+  if (networks_.size() >= kMostNetworks) {
+    std::erase_if(networks_,
+                  [&](const auto& entry) { return LeftAt(entry.second, now) >= kAtOnce; });
+    // Whoever has so many networks is not slowed down by counting them.
+    if (networks_.size() >= kMostNetworks) networks_.clear();
+  }
+  Network& network = networks_.try_emplace(NetworkOf(peer), Network{kAtOnce, now}).first->second;
+  const double left = LeftAt(network, now);
+  if (left < 1) return false;
+  network = {left - 1, now};
+  return true;
+}
+
+void Refusals::Log(std::string_view peer, std::string_view why) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - said_ < std::chrono::seconds(1)) {
+    ++unsaid_;
+    return;
+  }
+  said_ = now;
+  const size_t others = std::exchange(unsaid_, 0);
+  spdlog::warn("a connection of {} is refused: {}{}", peer, why,
+               others == 0 ? "" : fmt::format(" ({} more were since the last line)", others));
+}
+
+}  // namespace fairway

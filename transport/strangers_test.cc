@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/strangers.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(StrangersTest, ANetworkIsAnAddressOrTheFirstHalfOfOne) {
+  EXPECT_EQ(NetworkOf("10.0.0.7:4711"), "10.0.0.7");
+  EXPECT_EQ(NetworkOf("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOf("[2001:db8:1:2:ffff::1]:80"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOf("[2001:db8:1:3::1]:80"), "2001:db8:1:3::/64");
+  EXPECT_EQ(NetworkOf("[::ffff:10.0.0.7]:80"), "10.0.0.7");
+  EXPECT_EQ(NetworkOf("[fe80::1%eth0]:80"), "fe80::/64");
+  EXPECT_EQ(NetworkOf("unix"), "unix");
+}
+
+class StrangersLine : public testing::Test {
+ protected:
+  uint64_t Come(const std::string& peer) {
+    return strangers_.Add(peer, [this, peer] { ended_.push_back(peer); });
+  }
+  std::vector<std::string> Ended() { return std::exchange(ended_, {}); }
+
+  std::vector<std::string> ended_;
+  Strangers strangers_{4};
+};
+
+TEST_F(StrangersLine, TheOldestOfTheNetworkThatHasMostMakesRoom) {
+  Come("1.1.1.1:1");
+  for (const char* peer : {"2.2.2.2:1", "2.2.2.2:2", "2.2.2.2:3"}) Come(peer);
+  EXPECT_THAT(Ended(), IsEmpty());
+  Come("3.3.3.3:1");
+  EXPECT_THAT(Ended(), ElementsAre("2.2.2.2:1"));
+  Come("2.2.2.2:4");
+  EXPECT_THAT(Ended(), ElementsAre("2.2.2.2:2"));
+  EXPECT_EQ(strangers_.size(), 4u);
+}
+
+TEST_F(StrangersLine, OfNetworksWithAsManyTheOldestOfAllMakesRoom) {
+  Come("9.9.9.9:1");
+  for (const char* peer : {"1.1.1.1:1", "1.1.1.1:2", "9.9.9.9:2"}) Come(peer);
+  Come("5.5.5.5:1");
+  EXPECT_THAT(Ended(), ElementsAre("9.9.9.9:1"));
+}
+
+TEST_F(StrangersLine, WhoIsKnownOrGoneCountsNoMore) {
+  const uint64_t first = Come("1.1.1.1:1");
+  for (const char* peer : {"1.1.1.1:2", "1.1.1.1:3", "1.1.1.1:4"}) Come(peer);
+  strangers_.Remove(first);
+  strangers_.Remove(first);
+  Come("1.1.1.1:5");
+  EXPECT_THAT(Ended(), IsEmpty());
+  strangers_.EndAll();
+  EXPECT_THAT(Ended(), ElementsAre("1.1.1.1:2", "1.1.1.1:3", "1.1.1.1:4", "1.1.1.1:5"));
+  EXPECT_EQ(strangers_.size(), 0u);
+}
+
+TEST(PaceTest, ANetworkBeginsSoManyASecond) {
+  Pace pace;
+  auto now = std::chrono::steady_clock::time_point();
+  int begun = 0;
+  const auto take = [&](const std::string& peer) { return pace.Take(peer, now); };
+  while (take("1.1.1.1:1")) ++begun;
+  EXPECT_EQ(begun, Pace::kAtOnce);
+  EXPECT_TRUE(take("2.2.2.2:1"));
+  now += std::chrono::milliseconds(500);
+  for (begun = 0; take(fmt::format("1.1.1.1:{}", begun)); ++begun) {
+  }
+  EXPECT_EQ(begun, Pace::kASecond / 2);
+  now += std::chrono::hours(1);
+  for (begun = 0; take("1.1.1.1:1"); ++begun) {
+  }
+  EXPECT_EQ(begun, Pace::kAtOnce);
+}
+
+TEST(PaceTest, ManyNetworksAreForgottenInTime) {
+  Pace pace;
+  auto now = std::chrono::steady_clock::time_point();
+  for (int i = 0; i < 100'000; ++i) {
+    now += std::chrono::milliseconds(1);
+    ASSERT_TRUE(pace.Take(fmt::format("10.{}.{}.1:1", i / 250, i % 250), now));
+  }
+}
+
+// A flood from many networks: each is looked at once for each connection, and only while the port
+// is full.
+TEST(StrangersFlood, OfAHundredThousandFromOneAddressNoneOfAnotherIsEnded) {
+  Strangers strangers;
+  bool honest = true;
+  strangers.Add("10.0.0.1:1", [&] { honest = false; });
+  size_t ended = 0;
+  for (int i = 0; i < 100'000; ++i)
+    strangers.Add(fmt::format("127.0.0.{}:{}", 2 + i % 3, i % 60'000), [&] { ++ended; });
+  EXPECT_TRUE(honest);
+  EXPECT_EQ(ended, 100'001 - Strangers::kMost);
+}
+
+}  // namespace
+}  // namespace fairway
