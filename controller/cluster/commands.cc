@@ -71,6 +71,7 @@ absl::Status Cluster::Commands::TooMuch(const Node& node) const {
 }
 
 void Cluster::Commands::Tick(int64_t now_ms) {
+  const uint64_t until = s.units + s.options.turn_units / 2;
   for (auto& [id, island] : s.islands) {
     if (Planted(Bug::kHeldForEver)) continue;
     const std::vector<NodeId> held = s.admission.TryHeldAgain(id);
@@ -78,10 +79,12 @@ void Cluster::Commands::Tick(int64_t now_ms) {
       return !std::ranges::binary_search(held, entry.first);
     });
     if (held.empty()) continue;
+    s.Charge(1 + held.size() / kStepsPerUnit);
     s.to_pump.insert(id);
     for (const NodeId node : held) {
       const int64_t since = island.held_since.try_emplace(node, now_ms).first->second;
-      if (now_ms - since < s.options.command_grace_ms) continue;
+      // The next ticks fail those that are left.
+      if (now_ms - since < s.options.command_grace_ms || s.units >= until) continue;
       Node* const waits = s.FindNode(node);
       if (waits != nullptr && !HasRoom(*waits, BytesOf(*waits)))
         s.nodes.Fail(*waits, TooMuch(*waits), node);

@@ -107,6 +107,25 @@ TEST_F(CommandsTest, ANodeThatWaitsTooLongFails) {
   EXPECT_EQ(sent, Sent(a) + sent);
 }
 
+// One on each of many devices, whose executor takes nothing.
+TEST_F(CommandsTest, ManyNodesThatWaitTooLongFailInSeveralTicks) {
+  constexpr int32_t kDevices = 1000;
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wm", "im", kDevices)).ok());
+  session = actions.Open(cluster);
+  for (int32_t i = 0; i < kDevices; ++i) Put(session, 1 + static_cast<uint64_t>(i), 4 + i);
+  const uint64_t waiting = cluster.inspection().counts().nodes;
+  EXPECT_GT(waiting, 900u);
+  cluster.Tick(0);
+  RunTurns();
+  for (int64_t now = 5000; now < 7500; now += 100) {
+    const uint64_t before = cluster.units();
+    cluster.Tick(now);
+    EXPECT_LE(cluster.units() - before, 2500u);
+    RunTurns();
+  }
+  EXPECT_LT(cluster.inspection().counts().nodes, 10u);
+}
+
 TEST_F(CommandsTest, WhatEndsWorkNeverWaits) {
   for (uint64_t handle = 1; handle <= 20; ++handle) Put(session, handle, 0);
   actions.Take();
