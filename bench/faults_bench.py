@@ -114,6 +114,8 @@ def daemons(namespace, folder):
               f"--tls-certificate={folder}/{name}/worker.pem", f"--tls-key={folder}/{name}/worker.key")
 
     command("init", folder)
+    command("token", "create", "--role=user", "--tenant=bench", f"--to={folder}/user.token",
+            f"--data-directory={folder}/data")
     try:
         start(BIN / "fairway-controller", f"--config={folder}/fairway.toml", f"--bind={ADDRESS}", f"--port={port}",
               "--http-port=0", f"--link-port={link}", "--data-port=0")
@@ -121,6 +123,7 @@ def daemons(namespace, folder):
         worker("far", "island1", OTHER, "ip", "netns", "exec", namespace)
         yield f"{ADDRESS}:{port}", clean_environment(
             JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=f"{ADDRESS}:{port}", FAIRWAY_TLS_CA=f"{folder}/ca.pem",
+            FAIRWAY_TOKEN_FILE=f"{folder}/user.token",
             PATH=f"{BIN}:{os.environ['PATH']}")
     finally:
         for process in reversed(started):

@@ -34,6 +34,7 @@ constexpr Rule RuleOf(Verb verb) {
     case Verb::kChangeTokens:
       return {kAdmins, Whose::kNone};
     case Verb::kOpenSession:
+    case Verb::kNegotiate:
       return {kUsers, Whose::kNone};
     case Verb::kUseSession:
       return {kUsers, Whose::kOwn};
@@ -59,7 +60,7 @@ constexpr Method kMethods[] = {
     {"fairway.v1.Admin.RevokeToken", Verb::kChangeTokens},
     {"fairway.v1.Client.Session", Verb::kOpenSession},
     {"fairway.v1.Callbacks.Serve", Verb::kUseSession},
-    {"xla.ifrt.proxy.GrpcIfrtService.GetVersion", Verb::kOpenSession},
+    {"xla.ifrt.proxy.GrpcIfrtService.GetVersion", Verb::kNegotiate},
     {"xla.ifrt.proxy.GrpcIfrtService.IfrtSession", Verb::kOpenSession},
     {"xla.ifrt.proxy.GrpcIfrtService.HostBufferStore", Verb::kUseSession},
     {"xla.ifrt.proxy.GrpcIfrtService.HostBufferLookup", Verb::kUseSession},
@@ -90,6 +91,8 @@ std::string_view Described(Verb verb) {
       return "make or revoke tokens";
     case Verb::kOpenSession:
       return "open a session";
+    case Verb::kNegotiate:
+      return "agree on a protocol";
     case Verb::kUseSession:
       return "use a session";
     case Verb::kReadMetrics:

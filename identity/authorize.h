@@ -22,14 +22,15 @@ enum class Verb : uint8_t {
   kSeeTokens,     // not their secrets
   kChangeTokens,  // make or revoke one
   kOpenSession,   // of the caller's tenant
+  kNegotiate,     // the version of a protocol, before a session
   kUseSession,    // bytes and callbacks that go beside a session's stream
   kReadMetrics,
   kJoin,  // get a worker's certificate
 };
-inline constexpr std::array kVerbs = {Verb::kSeeStatus,   Verb::kReadLogs,   Verb::kRestartExecutor,
-                                      Verb::kEndCluster,  Verb::kSeeTokens,  Verb::kChangeTokens,
-                                      Verb::kOpenSession, Verb::kUseSession, Verb::kReadMetrics,
-                                      Verb::kJoin};
+inline constexpr std::array kVerbs = {Verb::kSeeStatus,   Verb::kReadLogs,  Verb::kRestartExecutor,
+                                      Verb::kEndCluster,  Verb::kSeeTokens, Verb::kChangeTokens,
+                                      Verb::kOpenSession, Verb::kNegotiate, Verb::kUseSession,
+                                      Verb::kReadMetrics, Verb::kJoin};
 
 // Whose the object is that the verb is about.
 enum class Whose : uint8_t {

@@ -20,9 +20,10 @@ const std::set<std::tuple<Verb, Whose, TokenRole>> kAllowed = {
     {kRestartExecutor, Whose::kNone, kAdmin}, {kRestartExecutor, Whose::kNone, kOperator},
     {kEndCluster, Whose::kNone, kAdmin},      {kEndCluster, Whose::kNone, kOperator},
     {kSeeTokens, Whose::kNone, kAdmin},       {kChangeTokens, Whose::kNone, kAdmin},
-    {kOpenSession, Whose::kNone, kUser},      {kUseSession, Whose::kOwn, kUser},
-    {kReadMetrics, Whose::kNone, kAdmin},     {kReadMetrics, Whose::kNone, kOperator},
-    {kReadMetrics, Whose::kNone, kViewer},    {kJoin, Whose::kNone, kWorker},
+    {kOpenSession, Whose::kNone, kUser},      {kNegotiate, Whose::kNone, kUser},
+    {kUseSession, Whose::kOwn, kUser},        {kReadMetrics, Whose::kNone, kAdmin},
+    {kReadMetrics, Whose::kNone, kOperator},  {kReadMetrics, Whose::kNone, kViewer},
+    {kJoin, Whose::kNone, kWorker},
 };
 
 TEST(AuthorizeTest, WhatIsNotAllowedIsRefused) {

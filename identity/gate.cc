@@ -26,6 +26,24 @@ constexpr std::string_view kHowToGetOne =
     "an admin makes one (`fairway token create`), and the client gives the file that has it: "
     "--token-file, FAIRWAY_TOKEN_FILE, token_file";
 
+AuditLine LineOf(AuditEvent event, const Caller& caller, Verb verb, const absl::Status& status) {
+  return {.event = event,
+          .verb = Described(verb),
+          .host = caller.host,
+          .token = caller.token,
+          .role = caller.token == 0 ? std::string_view() : NameOf(caller.role),
+          .tenant = caller.tenant,
+          .object = "",
+          .status = status};
+}
+
+// Whether a call that asks for it is in the audit log by itself: once for each session or look, not
+// for each message. What admins do is there with its result (Gate::Record).
+bool IsUse(Verb verb) {
+  return verb == Verb::kSeeStatus || verb == Verb::kReadLogs || verb == Verb::kSeeTokens ||
+         verb == Verb::kOpenSession || verb == Verb::kReadMetrics;
+}
+
 absl::Status Denied(const Asked& asked, const TokenRecord& token) {
   if (asked.whose == Whose::kForeign) {
     return Error(absl::StatusCode::kPermissionDenied,
@@ -48,13 +66,14 @@ WrongTokens::Time Gate::SystemTime() {
 absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const std::string& directory, Clock clock) {
   FAIRWAY_ASSIGN_OR_RETURN(auto store, TokenStore::Open(directory));
   FAIRWAY_ASSIGN_OR_RETURN(const auto all, store->All());
-  std::unique_ptr<Gate> gate(new Gate(std::move(store), std::move(clock)));
+  FAIRWAY_ASSIGN_OR_RETURN(auto audit, AuditLog::Open(directory + "/audit"));
+  std::unique_ptr<Gate> gate(new Gate(std::move(store), std::move(audit), std::move(clock)));
   for (const TokenStore::Kept& kept : all) gate->Learn(kept);
   return gate;
 }
 
-Gate::Gate(std::unique_ptr<TokenStore> store, Clock clock)
-    : store_(std::move(store)), clock_(std::move(clock)) {}
+Gate::Gate(std::unique_ptr<TokenStore> store, std::unique_ptr<AuditLog> audit, Clock clock)
+    : store_(std::move(store)), audit_(std::move(audit)), clock_(std::move(clock)) {}
 
 sys_seconds Gate::Now() const { return std::chrono::floor<std::chrono::seconds>(clock_()); }
 
@@ -84,9 +103,24 @@ const TokenRecord* Gate::Find(std::string_view secret) const {
 
 Verdict Gate::Judge(const Asked& asked) {
   Verdict out;
-  const std::lock_guard lock(mu_);
-  out.status = Refusal(asked, out);
+  {
+    const std::lock_guard lock(mu_);
+    out.status = Refusal(asked, out);
+  }
+  out.caller.host = asked.host;
+  if (!out.status.ok()) {
+    audit_->Write(LineOf(AuditEvent::kRefused, out.caller, asked.verb, out.status), clock_());
+  } else if (IsUse(asked.verb)) {
+    audit_->Write(LineOf(AuditEvent::kUsed, out.caller, asked.verb, out.status), clock_());
+  }
   return out;
+}
+
+void Gate::Record(const Caller& caller, Verb verb, const std::string& object,
+                  const absl::Status& status) {
+  AuditLine line = LineOf(AuditEvent::kAdmin, caller, verb, status);
+  line.object = object;
+  audit_->Write(line, clock_());
 }
 
 absl::Status Gate::Refusal(const Asked& asked, Verdict& verdict) {
@@ -102,9 +136,9 @@ absl::Status Gate::Refusal(const Asked& asked, Verdict& verdict) {
     return Error(kUnknown, "cannot {}: this cluster does not know the token; {}",
                  Described(asked.verb), kHowToGetOne);
   }
+  verdict.caller = {token->id, token->role, token->tenant, ""};
   FAIRWAY_RETURN_IF_ERROR(
       Annotate(CheckToken(*token, Now()), fmt::format("cannot {}", Described(asked.verb))));
-  verdict.caller = {token->id, token->role, token->tenant};
   if (!Authorize(token->role, asked.verb, asked.whose)) return Denied(asked, *token);
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "identity/audit_log.h"
 #include "identity/authorize.h"
 #include "identity/token.h"
 #include "identity/token_store.h"
@@ -26,6 +27,7 @@ struct Caller {
   int64_t token = 0;  // its id; 0: nobody was asked for one
   TokenRole role = TokenRole::kViewer;
   std::string tenant;  // of a user; else empty
+  std::string host;    // its address
 };
 
 // What a door knows of a call before it serves it.
@@ -57,14 +59,16 @@ class Gate {
  public:
   using Clock = std::function<WrongTokens::Time()>;
 
-  // Reads the tokens in the data directory. Blocks. Errors: as TokenStore::Open.
+  // Reads the tokens in the data directory, where the audit log is, too. Blocks. Errors: as
+  // TokenStore::Open.
   static absl::StatusOr<std::unique_ptr<Gate>> Open(const std::string& directory,
                                                     Clock clock = SystemTime);
   static WrongTokens::Time SystemTime();
 
   // UNAUTHENTICATED: there is no token, a wrong one, or one that counts no longer.
-  // PERMISSION_DENIED: its role may not do that. The text says what was tried, what was expected
-  // and how to mend it; it has no secret.
+  // PERMISSION_DENIED: its role may not do that. The audit log has refusals, and what opens
+  // something or looks at the cluster. The text says what was tried, what was expected and how to
+  // mend it; it has no secret.
   Verdict Judge(const Asked& asked);
 
   // From now on `call` is told if its token counts no longer, until Forget or its destruction. Not
@@ -73,6 +77,10 @@ class Gate {
   void Forget(int64_t token, const OpenCall* call);
   // Ends the open calls whose tokens have expired. Called once a second or so.
   void EndExpired();
+
+  // Writes what came of an admin's verb into the audit log. `object`: what it was about.
+  void Record(const Caller& caller, Verb verb, const std::string& object,
+              const absl::Status& status);
 
   // The verbs of an admin. Each blocks on the disk; errors are those of TokenStore.
   absl::StatusOr<TokenStore::Made> Create(const TokenSpec& spec);
@@ -85,7 +93,7 @@ class Gate {
  private:
   using Calls = std::map<const OpenCall*, std::weak_ptr<OpenCall>>;
 
-  Gate(std::unique_ptr<TokenStore> store, Clock clock);
+  Gate(std::unique_ptr<TokenStore> store, std::unique_ptr<AuditLog> audit, Clock clock);
   std::chrono::sys_seconds Now() const;
   // The rest with mu_ held.
   void Learn(const TokenStore::Kept& kept);
@@ -96,6 +104,7 @@ class Gate {
   absl::Status Refusal(const Asked& asked, Verdict& verdict);
 
   const std::unique_ptr<TokenStore> store_;
+  const std::unique_ptr<AuditLog> audit_;
   const Clock clock_;
   std::mutex writing_;  // one verb that changes tokens at a time; taken before mu_
 

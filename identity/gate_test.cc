@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -172,6 +173,38 @@ TEST_F(GateTest, TokensAreListedUntilTheyAreForgotten) {
   EXPECT_EQ(gate_->List()[0].id, 3);
   EXPECT_THAT(Text(Ask("Bearer " + made.secret, Verb::kSeeStatus).status),
               HasSubstr("does not know the token"));
+}
+
+TEST_F(GateTest, RefusalsUsesAndAdminsVerbsAreWrittenDownWithoutSecrets) {
+  const auto made = Make(TokenRole::kUser, "red");
+  Ask("", Verb::kSeeStatus);
+  Ask("Bearer fw_" + std::string(64, '0'), Verb::kSeeStatus);
+  const Caller caller = Ask("Bearer " + made.secret, Verb::kOpenSession).caller;
+  Ask("Bearer " + made.secret, Verb::kUseSession, Whose::kOwn);  // goes with the session
+  Ask("Bearer " + made.secret, Verb::kEndCluster);
+  gate_->Record(caller, Verb::kRestartExecutor, "w0", absl::OkStatus());
+  gate_.reset();
+  std::string all;
+  const auto lines = [&](const std::string& file) {
+    std::ifstream in(directory_ + "/audit/" + file);
+    std::vector<std::string> out;
+    for (std::string line; std::getline(in, line); all += line) out.push_back(line);
+    return out;
+  };
+  const auto refused = lines("refused.log");
+  ASSERT_EQ(refused.size(), 3u);
+  EXPECT_THAT(refused[0], HasSubstr("without a token"));
+  EXPECT_THAT(refused[1], HasSubstr("does not know the token"));
+  EXPECT_THAT(refused[2], HasSubstr(R"("verb":"end the cluster","host":"10.0.0.1","token":1,)"
+                                    R"("role":"user","tenant":"red","code":"PERMISSION_DENIED")"));
+  const auto used = lines("used.log");
+  ASSERT_EQ(used.size(), 1u);
+  EXPECT_THAT(used[0], HasSubstr(R"("verb":"open a session","host":"10.0.0.1","token":1)"));
+  const auto admin = lines("admin.log");
+  ASSERT_EQ(admin.size(), 1u);
+  EXPECT_THAT(admin[0], HasSubstr(R"("object":"w0")"));
+  EXPECT_THAT(all, Not(HasSubstr("fw_")));
+  Open();
 }
 
 }  // namespace

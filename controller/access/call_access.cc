@@ -101,6 +101,11 @@ Verdict CallAccess::Judge(const grpc::CallbackServerContext& context, std::strin
                        .host = host});
 }
 
+void CallAccess::Record(const Caller& caller, Verb verb, const std::string& object,
+                        const absl::Status& status) const {
+  if (gate_ != nullptr) gate_->Record(caller, verb, object, status);
+}
+
 std::string CallAccess::OwnerOf(const Caller& caller,
                                 const grpc::CallbackServerContext& context) const {
   return fmt::format("{} {}", caller.tenant, HostOfPeer(context.peer()));

@@ -56,6 +56,9 @@ class CallAccess {
   // "fairway.v1.Admin.GetStatus". A method that works on a session asks as its owner, and then
   // looks whether the session is of OwnerOf.
   Verdict Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const;
+  // Writes what came of an admin's verb into the audit log, if there is one.
+  void Record(const Caller& caller, Verb verb, const std::string& object,
+              const absl::Status& status) const;
   // Who owns what this call makes, or comes back to: the token's tenant, and the host.
   std::string OwnerOf(const Caller& caller, const grpc::CallbackServerContext& context) const;
 

@@ -110,6 +110,13 @@ absl::Status CreateToken(Gate& gate, const v1::CreateTokenRequest& request,
   return absl::OkStatus();
 }
 
+std::string ObjectOf(const v1::CreateTokenResponse& made) {
+  if (!made.has_token()) return "make a token";
+  const v1::Token& token = made.token();
+  return fmt::format("make token {}, role {}{}{}", token.id(), token.role(),
+                     token.tenant().empty() ? "" : " of tenant ", token.tenant());
+}
+
 void ListTokens(Gate& gate, int64_t after, v1::ListTokensResponse* response) {
   for (const TokenRecord& token : gate.List()) {
     if (token.id <= after) continue;
@@ -166,12 +173,13 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
     const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.RestartExecutor");
     if (!verdict.status.ok()) return access_.Refuse(verdict, context);
     auto* const reactor = context->DefaultReactor();
-    hooks_.loop->Post("admin RestartExecutor",
-                      [this, reactor, response, worker = request->worker()] {
-                        const auto ended = hooks_.restart_executor(worker);
-                        if (ended.ok()) response->set_incarnation(ended->value);
-                        reactor->Finish(ToGrpc(ended.status()));
-                      });
+    hooks_.loop->Post("admin RestartExecutor", [this, reactor, response, caller = verdict.caller,
+                                                worker = request->worker()] {
+      const auto ended = hooks_.restart_executor(worker);
+      access_.Record(caller, Verb::kRestartExecutor, worker, ended.status());
+      if (ended.ok()) response->set_incarnation(ended->value);
+      reactor->Finish(ToGrpc(ended.status()));
+    });
     return reactor;
   }
 
@@ -181,6 +189,7 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
     const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.Shutdown");
     if (!verdict.status.ok()) return access_.Refuse(verdict, context);
     auto* const reactor = context->DefaultReactor();
+    access_.Record(verdict.caller, Verb::kEndCluster, "", absl::OkStatus());
     hooks_.loop->Post("admin Shutdown", [this, reactor, response] {
       const ControllerSnapshot snapshot = hooks_.snapshot();
       response->set_controller_pid(snapshot.controller_pid);
@@ -194,29 +203,37 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
   grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context,
                                         const v1::CreateTokenRequest* request,
                                         v1::CreateTokenResponse* response) override {
-    return OnTokens(context, "fairway.v1.Admin.CreateToken", [request, response](Gate& gate) {
-      return fairway::CreateToken(gate, *request, response);
-    });
+    return OnTokens(
+        context, "fairway.v1.Admin.CreateToken", [this, request, response](const Caller& caller) {
+          const absl::Status made = fairway::CreateToken(*hooks_.gate, *request, response);
+          access_.Record(caller, Verb::kChangeTokens, ObjectOf(*response), made);
+          return made;
+        });
   }
   grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context,
                                        const v1::ListTokensRequest* request,
                                        v1::ListTokensResponse* response) override {
-    return OnTokens(context, "fairway.v1.Admin.ListTokens", [request, response](Gate& gate) {
-      fairway::ListTokens(gate, request->after(), response);
-      return absl::OkStatus();
-    });
+    return OnTokens(context, "fairway.v1.Admin.ListTokens",
+                    [this, request, response](const Caller&) {
+                      fairway::ListTokens(*hooks_.gate, request->after(), response);
+                      return absl::OkStatus();
+                    });
   }
   grpc::ServerUnaryReactor* RevokeToken(grpc::CallbackServerContext* context,
                                         const v1::RevokeTokenRequest* request,
                                         v1::RevokeTokenResponse*) override {
-    return OnTokens(context, "fairway.v1.Admin.RevokeToken",
-                    [request](Gate& gate) { return gate.Revoke(request->id()); });
+    return OnTokens(context, "fairway.v1.Admin.RevokeToken", [this, request](const Caller& caller) {
+      const absl::Status revoked = hooks_.gate->Revoke(request->id());
+      access_.Record(caller, Verb::kChangeTokens, fmt::format("revoke token {}", request->id()),
+                     revoked);
+      return revoked;
+    });
   }
 
  private:
   // Does `work`, which may wait for the disk, if the caller may ask for it.
   grpc::ServerUnaryReactor* OnTokens(grpc::CallbackServerContext* context, std::string_view rpc,
-                                     std::function<absl::Status(Gate&)> work) {
+                                     std::function<absl::Status(const Caller&)> work) {
     const Verdict verdict = access_.Judge(*context, rpc);
     if (!verdict.status.ok()) return access_.Refuse(verdict, context);
     auto* const reactor = context->DefaultReactor();
@@ -226,8 +243,8 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
                 "this controller has no certificates (--tls-ca), so it asks nobody for a token")));
       return reactor;
     }
-    hooks_.tokens->Run([gate = hooks_.gate, reactor, work = std::move(work)] {
-      reactor->Finish(ToGrpc(work(*gate)));
+    hooks_.tokens->Run([reactor, caller = verdict.caller, work = std::move(work)] {
+      reactor->Finish(ToGrpc(work(caller)));
     });
     return reactor;
   }

@@ -14,7 +14,7 @@ import pytest
 from cluster import BIN, clean_environment, wait_for
 from test_plain_text import children
 from test_settings import Daemon, run
-from test_tls import PROGRAM, make, tls_of
+from test_tls import PROGRAM, make, tls_of, user_of
 
 MANY = 10_000
 HELLO = bytes.fromhex("16030102000100 01fc0303".replace(" ", "")) + bytes(20)  # the beginning of one of TLS
@@ -121,7 +121,7 @@ def flooded(request, tmp_path):
                if b"--role=executor" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
     ports["data of w0"] = int(re.search(rf"127.0.0.1:(\d+) .*pid={pid},", listening)[1])
-    yield ports, [f"--tls-ca={folder}/ca.pem"] if tls else [], lambda: (worker(2), daemons[0].wait("islands up: 3"))
+    yield ports, user_of(folder) if tls else [], lambda: (worker(2), daemons[0].wait("islands up: 3"))
     assert all(daemon.process.poll() is None for daemon in daemons)
     for daemon in reversed(daemons):
         daemon.stop()

@@ -12,7 +12,7 @@ import pytest
 
 from cluster import BIN, wait_for
 from test_settings import Daemon, run
-from test_tls import make, tls_of
+from test_tls import make, tls_of, user_of
 
 NOBODY = 65534
 CURE = "make some with `fairway init DIRECTORY` and give them by --tls-ca, --tls-certificate and --tls-key"
@@ -42,7 +42,6 @@ def test_up_is_for_this_host():
 
 def test_with_certificates_it_listens_where_it_is_told(tmp_path):
     make(tmp_path / "cluster", "w0")
-    ca = tmp_path / "cluster" / "ca.pem"
     controller = Daemon(tmp_path / "controller.log", "fairway-controller", "--config",
                         str(tmp_path / "cluster" / "fairway.toml"), "--bind=0.0.0.0", "--port=0", "--http-port=0",
                         "--link-port=0", "--data-port=0")
@@ -55,7 +54,7 @@ def test_with_certificates_it_listens_where_it_is_told(tmp_path):
                         f"--controller=127.0.0.1:{link}", "--data-bind=0.0.0.0:0", "--advertise-host=127.0.0.1",
                         *tls_of(tmp_path / "cluster", "w0"))
         controller.wait("islands up: 1")
-        status = run("fairway", "status", "--controller", f"127.0.0.1:{grpc}", f"--tls-ca={ca}")
+        status = run("fairway", "status", "--controller", f"127.0.0.1:{grpc}", *user_of(tmp_path / "cluster"))
         assert f"metrics https://0.0.0.0:{http}/metrics" in status.stdout
     finally:
         if worker is not None:

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from cluster import BIN, clean_environment, free_ports, wait_for
-from test_tls import make, tls_of
+from test_tls import make, tls_of, user_of
 
 
 def ip(*arguments, check=True):
@@ -53,7 +53,7 @@ def test_a_host_that_acknowledges_nothing_is_lost_long_before_the_deadline(other
 
     def status():
         done = subprocess.run([BIN / "fairway", "status", "--controller", f"{address}:{grpc}",
-                               f"--tls-ca={certificates}/ca.pem"], env=environment, capture_output=True, text=True, timeout=30)
+                               *user_of(certificates)], env=environment, capture_output=True, text=True, timeout=30)
         return done.stdout
 
     try:

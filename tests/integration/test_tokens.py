@@ -4,6 +4,7 @@
 import contextlib
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -57,6 +58,10 @@ class Cluster:
 
     def sessions(self):
         return int(json.loads(self.do("status", "-o", "json").stdout)["counts"].get("sessions", 0))
+
+    def audit(self, kind):
+        path = self.directory / "data" / "audit" / f"{kind}.log"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def make(self, role, *flags):
         """Makes a token; returns its file and its id."""
@@ -324,3 +329,100 @@ def test_revoking_ends_a_session_and_names_the_reason(cluster):
         else:
             _, said = running.communicate(timeout=60)
             assert running.returncode == 1 and f"token {number} was revoked on" in said
+
+
+def test_refusals_uses_and_what_admins_do_are_in_the_audit_log(cluster):
+    cluster.island()
+    user, number = cluster.make("user", "--tenant=red")
+    run("fairway", "status", *cluster.flags())
+    assert cluster.do("run", str(PROGRAM), "--arg", "x=1.5", token=user).returncode == 0
+    assert cluster.do("restart", "w0", token=user).returncode == 1
+    assert cluster.do("restart", "w0").returncode == 0
+    assert cluster.do("restart", "nobody").returncode == 1
+    assert cluster.do("token", "revoke", number).returncode == 0
+    assert cluster.do("down").returncode == 0
+    said = [(line["verb"], line["code"], line.get("token")) for line in cluster.audit("refused")]
+    assert said == [("see the cluster's status", "UNAUTHENTICATED", None),
+                    ("restart an executor", "PERMISSION_DENIED", int(number))]
+    sessions = [line for line in cluster.audit("used") if line["verb"] == "open a session"]
+    assert len(sessions) == 1 and sessions[0]["tenant"] == "red" and sessions[0]["host"] == "127.0.0.1"
+    assert [(line["verb"], line.get("object"), line["code"]) for line in cluster.audit("admin")] == [
+        ("make or revoke tokens", f"make token {number}, role user of tenant red", "OK"),
+        ("restart an executor", "w0", "OK"),
+        ("restart an executor", "nobody", "NOT_FOUND"),
+        ("make or revoke tokens", f"revoke token {number}", "OK"),
+        ("end the cluster", None, "OK")]
+
+
+def test_no_secret_is_in_a_log_an_argument_an_environment_or_the_data_directory(cluster):
+    cluster.island()
+    user, _ = cluster.make("user", "--tenant=red")
+    secrets = {(cluster.directory / name).read_text().strip().removeprefix("fw_") for name in ("admin.token", user)}
+    wrong = 64 * "5"
+    own = {daemon.process.pid for daemon in cluster.daemons}
+    with gateway(cluster, user) as channel:
+        for method in methods()[:3]:
+            answer(channel, method, "fw_" + wrong)
+        running = subprocess.Popen(
+            [str(BIN / "fairway"), "run", str(PROGRAM), "--arg", "x=1.5", "--repeat=1000000",
+             *cluster.flags(cluster.directory / user)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: cluster.sessions() == 1, "the session")
+            seen = 0
+            for folder in pathlib.Path("/proc").glob("[0-9]*"):
+                try:
+                    texts = [(folder / name).read_bytes() for name in ("cmdline", "environ")]
+                except OSError:
+                    continue
+                seen += str(cluster.directory).encode() in texts[0]
+                for secret in secrets:
+                    assert not any(secret.encode() in text for text in texts), folder
+            assert seen >= len(own)  # the gateway and the program, too
+        finally:
+            running.kill()
+            running.wait()
+    run("fairway", "status", *cluster.flags())
+    with gateway(cluster) as channel:
+        answer(channel, methods()[0], "fw_" + wrong)
+    cluster.controller.stop()
+    files = [path for path in cluster.folder.rglob("*") if path.is_file() and path.suffix != ".token"]
+    assert {"refused.log", "used.log", "fairway.db", "controller1.log", "w0.log"} <= {path.name for path in files}
+    for path in files:
+        for secret in [*secrets, wrong]:
+            assert secret.encode() not in path.read_bytes(), path
+
+
+def test_a_full_disk_refuses_new_tokens_and_not_running_work(cluster):
+    """The data directory is a small file system, which is then filled."""
+    cluster.controller.stop()
+    data, here = cluster.directory / "data", cluster.folder / "before"
+    shutil.copytree(data, here)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=0700", "none", str(data)], check=False,
+                             capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("this user may mount nothing")
+    try:
+        shutil.copytree(here, data, dirs_exist_ok=True)
+        data.chmod(0o700)
+        cluster.start()
+        cluster.island()
+        user, number = cluster.make("user", "--tenant=red")
+        with contextlib.suppress(OSError), (data / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        refused = cluster.do("token", "create", "--role=viewer")
+        assert refused.returncode == 1 and "the controller's data directory takes no more" in refused.stderr
+        done = cluster.do("run", str(PROGRAM), "--arg", "x=1.5", token=user)
+        assert done.returncode == 0, done.stderr
+        revoked = cluster.do("token", "revoke", number)
+        if revoked.returncode != 0:
+            assert "counts no longer, but this could not be written down" in revoked.stderr
+        assert f"token {number} was revoked on" in cluster.do("status", token=user).stderr
+        (data / "filler").unlink()
+        assert cluster.do("token", "revoke", number).returncode == 0
+        assert cluster.do("token", "create", "--role=viewer").returncode == 0
+        for daemon in reversed(cluster.daemons):
+            if daemon.process.poll() is None:
+                daemon.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(data)], check=False)
