@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -214,8 +215,9 @@ class Controller {
 
  private:
   HttpAnswer OnHttp(const HttpRequest& request);
-  // Who reads more by HTTP than that this process lives: the one place that decides it.
-  bool Allowed(const HttpRequest& request);
+  // Why somebody may read no more by HTTP than that this process lives: the one place that decides
+  // it.
+  std::optional<HttpAnswer> Refusal(const HttpRequest& request);
   AdminHooks Hooks();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
@@ -377,7 +379,7 @@ absl::Status Controller::Start() {
   const bool loopback = CheckPlainBind(flags_.bind).ok();
   spdlog::info("listening on {} ({}; {}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
                loopback ? "this host only; --bind changes that" : "reachable from other hosts",
-               tls != nullptr ? "by TLS; HTTP asks nobody for a token"
+               tls != nullptr ? "by TLS, for those who show a token"
                               : "in plain text, for this user and root",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
   Notify(fmt::format(
@@ -386,10 +388,19 @@ absl::Status Controller::Start() {
   return absl::OkStatus();
 }
 
-bool Controller::Allowed(const HttpRequest& request) {
-  if (request.not_ours.empty()) return true;
-  refusals_.Log(request.peer, request.not_ours);
-  return false;
+std::optional<HttpAnswer> Controller::Refusal(const HttpRequest& request) {
+  if (!request.not_ours.empty()) {
+    refusals_.Log(request.peer, request.not_ours);
+    return HttpAnswer{.status = 403, .body = "this is for another user\n"};
+  }
+  if (gate_ == nullptr) return std::nullopt;
+  const std::string host(request.peer.substr(0, request.peer.rfind(':')));
+  const Verdict verdict = gate_->Judge(
+      {.verb = Verb::kReadMetrics, .authorization = request.authorization, .host = host});
+  if (verdict.status.ok()) return std::nullopt;
+  const bool unknown = verdict.status.code() == absl::StatusCode::kUnauthenticated;
+  return HttpAnswer{
+      .status = unknown ? 401 : 403, .body = Text(verdict.status) + "\n", .delay = verdict.delay};
 }
 
 HttpAnswer Controller::OnHttp(const HttpRequest& request) {
@@ -405,7 +416,7 @@ HttpAnswer Controller::OnHttp(const HttpRequest& request) {
   names.push_back(HostName());
   if (const std::string refusal = RefusedPage(request, names); !refusal.empty())
     return {.status = 403, .body = refusal + "\n"};
-  if (!Allowed(request)) return {.status = 403, .body = "this is for another user\n"};
+  if (auto refusal = Refusal(request)) return *std::move(refusal);
   if (path == "/metrics")
     return {.content_type = kMetricsContentType, .body = MetricsText(shell_->Snapshot())};
   if (path == "/") {

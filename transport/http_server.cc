@@ -133,16 +133,25 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const auto view = [](auto text) { return std::string_view(text.data(), text.size()); };
     const std::string_view target = view(request.target());
     if (!shared_->handler) return;
-    Answer(shared_->handler({.path = target.substr(0, target.find('?')),
-                             .host = view(request[http::field::host]),
-                             .origin = view(request[http::field::origin]),
-                             .site = view(request["Sec-Fetch-Site"]),
-                             .authorization = view(request[http::field::authorization]),
-                             .peer = peer_,
-                             .address = address_,
-                             .secure = stream_.channel().secure(),
-                             .not_ours = not_ours_}),
-           head, last);
+    Later(shared_->handler({.path = target.substr(0, target.find('?')),
+                            .host = view(request[http::field::host]),
+                            .origin = view(request[http::field::origin]),
+                            .site = view(request["Sec-Fetch-Site"]),
+                            .authorization = view(request[http::field::authorization]),
+                            .peer = peer_,
+                            .address = address_,
+                            .secure = stream_.channel().secure(),
+                            .not_ours = not_ours_}),
+          head, last);
+  }
+
+  void Later(HttpAnswer answer, bool head, bool last) {
+    if (answer.delay.count() == 0) return Answer(std::move(answer), head, last);
+    timer_.expires_after(answer.delay);
+    timer_.async_wait([self = shared_from_this(), answer = std::move(answer), head,
+                       last](beast::error_code error) mutable {
+      if (!error) self->Answer(std::move(answer), head, last);
+    });
   }
 
   void Answer(HttpAnswer answer, bool head, bool last) {

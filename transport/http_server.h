@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_TRANSPORT_HTTP_SERVER_H_
 #define FAIRWAY_TRANSPORT_HTTP_SERVER_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,6 +35,7 @@ struct HttpAnswer {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  std::chrono::milliseconds delay{0};  // how long it waits before it is sent
 };
 
 // Loop-confined. A client has 5 s for a request, from the connection or its first byte on, and may

@@ -29,6 +29,11 @@ Cluster::Sessions::Backlog Cluster::Sessions::BacklogOf(SessionId id) const {
 
 size_t Cluster::Sessions::RecordRoom() const { return state_->Room(); }
 
+std::string Cluster::Sessions::TenantOf(SessionId session) const {
+  const auto it = state_->sessions.find(session);
+  return it == state_->sessions.end() ? "" : it->second.tenant;
+}
+
 std::optional<SessionId> Cluster::Sessions::SessionOf(NodeId node) const {
   const Node* const found = state_->all_nodes.Find(node);
   return found == nullptr ? std::nullopt : std::optional(found->session);

@@ -38,6 +38,9 @@ class Cluster::Sessions {
   // islands; the text names them and says what to do.
   absl::StatusOr<IslandId> IslandOf(SessionId session, const std::vector<int32_t>& devices) const;
 
+  // As it was given to Open; empty: there is no such session.
+  std::string TenantOf(SessionId session) const;
+
   // The session of a node; nullopt: there is no such node.
   std::optional<SessionId> SessionOf(NodeId node) const;
 

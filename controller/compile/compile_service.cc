@@ -9,6 +9,7 @@
 
 #include "controller/cluster/executables.h"
 #include "controller/cluster/fleet.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/virtual_device.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
@@ -168,6 +169,7 @@ void CompileService::Compile(KnownProgram program, v1::CompileOptions options, T
                       "a program of {} replicas is not served; use partitions (jit with a "
                       "sharding, or shard_map)",
                       options.num_replicas()));
+  options.set_tenant(cluster_->sessions().TenantOf(target.session));
   CompileFor(program, Normalized(std::move(options)), {std::move(target), std::move(done)});
 }
 

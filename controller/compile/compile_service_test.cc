@@ -134,10 +134,9 @@ TEST_F(CompileServiceTest, OtherProgramsAndOptionsAreCompiledAnew) {
 // Whoever has taken over a compile process of its own may have made it answer with false code.
 TEST_F(CompileServiceTest, TenantsShareNoCode) {
   for (const char* tenant : {"red", "blue", "red"}) {
-    v1::CompileOptions options = Options(1);
-    options.set_tenant(tenant);
+    const SessionId session = cluster_.cluster().sessions().Open(tenant).value();
     cluster_.compiler().Compile(
-        Known("p"), options, {session_, devices_[0].island_id, {devices_[0].device}},
+        Known("p"), Options(1), {session, devices_[0].island_id, {devices_[0].device}},
         [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   }
   EXPECT_EQ(cluster_.open_compilations(), 2u);

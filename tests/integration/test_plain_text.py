@@ -208,20 +208,27 @@ def test_a_cluster_of_another_user_serves_that_user_and_root(tmp_path):
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory):
-    """(HTTP port, CA, log) of a controller with certificates."""
+    """(HTTP port, folder of its certificates, log) of a controller with certificates."""
     folder = tmp_path_factory.mktemp("secure")
     assert run("fairway", "init", str(folder / "cluster"), "--host=head.example.com").returncode == 0
+    for role in ("viewer", "user"):
+        assert run("fairway", "token", "create", f"--role={role}", *(["--tenant=red"] if role == "user" else []),
+                   f"--to={folder}/cluster/{role}.token", f"--data-directory={folder}/cluster/data").returncode == 0
     controller = Daemon(folder / "controller.log", "fairway-controller", "--config",
                         str(folder / "cluster" / "fairway.toml"), "--http-name=head.example.com", "--port=0",
                         "--http-port=0", "--link-port=0", "--data-port=0")
-    yield int(re.search(r"HTTP (\d+)", controller.wait("listening on"))[1]), folder / "cluster" / "ca.pem", controller
+    yield int(re.search(r"HTTP (\d+)", controller.wait("listening on"))[1]), folder / "cluster", controller
     controller.stop()
 
 
-def ask(secure, path, newest=None, name="localhost", **headers):
-    """(status, headers, text) of an answer by TLS, from a client that checks the certificate as browsers do."""
-    port, ca, _ = secure
-    context = ssl.create_default_context(cafile=str(ca))
+def ask(secure, path, newest=None, name="localhost", token="viewer", **headers):
+    """(status, headers, text) of an answer by TLS, from a client that checks the certificate as browsers do. `token`:
+    of that role, or a wrong one; None: none."""
+    port, folder, _ = secure
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    if token is not None:
+        known = folder / f"{token}.token"
+        headers["Authorization"] = f"Bearer {known.read_text().strip() if known.exists() else token}"
     if newest is not None:
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, newest
@@ -260,6 +267,20 @@ def test_http_speaks_neither_plain_text_nor_old_tls(secure):
         return controller.said("the other end does not speak TLS")
 
     wait_for(plain, "the controller's line")  # it has one a second
+
+
+def test_by_tls_metrics_are_for_those_with_a_token_that_may_read_them(secure):
+    for path in ("/", "/metrics", "/nothing"):
+        status, _, text = ask(secure, path, token=None)
+        assert status == 401 and "cannot read metrics without a token" in text and text.count("\n") == 1, text
+        status, _, text = ask(secure, path, token="user")
+        assert status == 403 and "viewer" in text and text.count("\n") == 1, text
+    status, _, text = ask(secure, "/metrics", token="fw_" + "0" * 64)
+    assert status == 401 and "0000" not in text, text
+    assert "fairway_" in ask(secure, "/metrics", token="viewer")[2]
+    assert "fairway_" in ask(secure, "/metrics", token="admin")[2]
+    for path, word in (("/healthz", "ok\n"), ("/readyz", "waiting\n")):
+        assert ask(secure, path, token=None)[2] == word
 
 
 def test_by_tls_foreign_names_and_pages_get_nothing(secure):

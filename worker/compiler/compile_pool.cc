@@ -57,7 +57,6 @@ struct Process {
   FrameBuffer in;
 
   bool idle() const { return ready && !retired && !job.has_value(); }
-  bool IsKept() const { return tenant.has_value() && !tenant->empty(); }
   bool Serves(const std::string& whose) const {
     return idle() && (!tenant.has_value() || *tenant == whose);
   }
@@ -209,6 +208,8 @@ class CompilePool::Loop {
     request.set_id(kProgramId);
     request.set_program(std::move(job.program));
     process.tenant = job.options.tenant();
+    if (!first_tenant_.has_value()) first_tenant_ = process.tenant;
+    several_tenants_ |= process.tenant != first_tenant_;
     process.last_use = ++uses_;
     *request.mutable_options() = std::move(job.options);
     request.set_deadline_ms(job.limit.count());
@@ -223,7 +224,7 @@ class CompilePool::Loop {
   void RetireUnused() {
     std::vector<Process*> kept;
     for (Process& process : processes_) {
-      if (process.idle() && process.IsKept()) kept.push_back(&process);
+      if (process.idle() && process.tenant.has_value()) kept.push_back(&process);
     }
     std::ranges::sort(kept, std::ranges::greater(), &Process::last_use);
     for (size_t i = static_cast<size_t>(options_.parallel); i < kept.size(); ++i)
@@ -239,9 +240,12 @@ class CompilePool::Loop {
     if (hold_ && std::ranges::all_of(queue_, may_wait)) return;
     const auto starting = std::count_if(processes_.begin(), processes_.end(),
                                         [](const Process& p) { return !p.ready; });
+    // While all programs are of one tenant, the processes that it had are ready for its next ones.
+    const bool any = !several_tenants_ && queue_.empty();
     const auto free =
-        starting + std::count_if(processes_.begin(), processes_.end(),
-                                 [](const Process& p) { return p.idle() && !p.IsKept(); });
+        starting + std::count_if(processes_.begin(), processes_.end(), [any](const Process& p) {
+          return p.idle() && (any || !p.tenant.has_value());
+        });
     const auto needed = std::min<int64_t>(queue_.size(), options_.parallel - Busy());
     // Starts them one after another unless a program waits, because starting takes the processor
     // from others.
@@ -456,6 +460,8 @@ class CompilePool::Loop {
   bool hold_ = false;  // no process can be started, until the next program comes or all are gone
   bool told_ = false;  // the log has what the system refuses
   uint64_t uses_ = 0;  // counts, for Process::last_use
+  std::optional<std::string> first_tenant_;
+  bool several_tenants_ = false;  // a tenant other than the first has come
   std::thread thread_;
 };
 

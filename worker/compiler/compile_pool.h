@@ -36,8 +36,8 @@ class CompilePool {
     bool told = false;
     v1::CompileTarget target;
     int parallel = 4;  // programs that are compiled at the same time, at most
-    // Processes that are kept ready for the programs of any tenant. As many as `parallel` more are
-    // kept for programs of the tenants for whom they compiled before.
+    // Processes that are kept ready for programs; once a second tenant has come, for those of any
+    // tenant. As many as `parallel` more are kept for tenants for whom they compiled before.
     int warm = 2;
     // programs that one process compiles, at most; after a failed program it gets no other
     int programs = 16;
