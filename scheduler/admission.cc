@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <absl/container/inlined_vector.h>
+
 #include "base/planted.h"
 
 namespace fairway {
@@ -380,7 +382,7 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most, May may) {
   if (!HasCandidates(island)) return admitted;
   ProtectOldest(at);
   TakeTouched(at);
-  std::vector<SetId> left;
+  absl::InlinedVector<SetId, 32> left;
   for (size_t looked = 0; !at.candidates.empty() && looked < most; ++looked) {
     const NodeId node = NextCandidate(at);
     const auto it = at.waiting.find(node);

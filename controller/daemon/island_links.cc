@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxLingeringBytes = 64 << 10;  // of waiting entries that linger
 
-NewLogEntry CommandEntry(ExecutorId executor, EncodedCommand command, bool lingers,
+NewLogEntry CommandEntry(ExecutorId executor, EncodedCommand&& command, bool lingers,
                          std::shared_ptr<MemoryBudget> payer) {
   NewLogEntry entry;
   entry.set = LogSetId::One(executor.value);
@@ -107,7 +107,7 @@ absl::Status IslandLinks::Resume(ExecutorId executor, Link* link, uint64_t versi
   return absl::OkStatus();
 }
 
-absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand command, bool lingers,
+absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand&& command, bool lingers,
                                  std::shared_ptr<MemoryBudget> payer) {
   Member& member = members_.at(executor);
   NewLogEntry entry = CommandEntry(executor, std::move(command), lingers, std::move(payer));

@@ -101,7 +101,7 @@ class IslandLinks {
   // entry's bytes, but for the tail, are taken from `payer` until it is concluded, or its executor
   // has left.
   // INVALID_ARGUMENT: the body is longer than an entry may be.
-  absl::Status Append(ExecutorId executor, EncodedCommand command, bool lingers,
+  absl::Status Append(ExecutorId executor, EncodedCommand&& command, bool lingers,
                       std::shared_ptr<MemoryBudget> payer = nullptr);
 
   // Takes a report of the log from a member.

@@ -27,8 +27,9 @@ absl::StatusOr<std::vector<Command>> CommandInbox::Take(std::string_view bytes) 
     if (entry.header.kind != EntryKind::kCommand)
       return InvalidArgument("entry {} is a {}, expected a COMMAND", entry.header.number,
                              Name(entry.header.kind));
-    FAIRWAY_ASSIGN_OR_RETURN(Command command, DecodeCommand(entry.body));
-    out.push_back(std::move(command));
+    absl::StatusOr<Command> command = DecodeCommand(entry.body);
+    if (!command.ok()) return command.status();
+    out.push_back(*std::move(command));
   }
   FAIRWAY_RETURN_IF_ERROR(follower_.Ended(fresh, /*wakes=*/false));
   return out;

@@ -73,7 +73,7 @@ class ExecutorSession final : public ExecutorActions {
   // Sets where shards of the controller are pulled from.
   void SetController(std::string data_endpoint, Incarnation incarnation);
 
-  void OnCommand(Command command) {
+  void OnCommand(Command&& command) {
     if (const auto* launch = std::get_if<Launch>(&command))
       context_.runtime->NoteLaunch(launch->launch_id.value);
     core_.OnCommand(std::move(command));
