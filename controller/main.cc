@@ -39,6 +39,7 @@
 #include "controller/ifrt/grpc_service.h"
 #include "controller/native/door.h"
 #include "controller/native/grpc_service.h"
+#include "identity/certificates.h"
 #include "identity/gate.h"
 #include "identity/plain_text.h"
 #include "identity/tls_flags.h"
@@ -83,6 +84,7 @@ struct Flags {
   std::string log_level = "info";
   std::string log_dir;
   std::string data_directory;
+  std::string tls_ca_key;
   TlsFiles tls;
   int life_fd = -1;
   int notify_fd = -1;
@@ -145,6 +147,9 @@ void DeclareFlags(Config& config, Flags* flags) {
   config.Flag("data-directory", &flags->data_directory,
               "Where the tokens of clients are kept, by one controller at one time; with --tls-ca");
   DeclareTlsFlags(config, &flags->tls);
+  config.Flag("tls-ca-key", &flags->tls_ca_key,
+              "PEM file of the key of the first CA in --tls-ca: workers may join by a token "
+              "(`fairway token create --worker`); without it they cannot");
   config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Flag("notify-fd", &flags->notify_fd,
               "Write end of a pipe that gets one line of JSON per event");
@@ -178,6 +183,19 @@ absl::Status CheckFlags(const Flags& flags) {
     return InvalidArgument(
         "--data-directory is for the tokens of clients, for which only a controller with "
         "certificates asks (--tls-ca)");
+  }
+  if (tls == nullptr && !flags.tls_ca_key.empty())
+    return InvalidArgument("--tls-ca-key needs --tls-ca, --tls-certificate and --tls-key");
+  if (!flags.tls_ca_key.empty()) {
+    Certified authority;
+    FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(flags.tls.ca));
+    auto key = ReadKeyFile(flags.tls_ca_key);
+    if (!key.ok()) {
+      return Annotate(key.status(), "--tls-ca-key (without it workers cannot join by a token)");
+    }
+    authority.key = *std::move(key);
+    const auto made = MakeCertificate(authority, {Role::kWorker, "any"}, std::chrono::hours(1));
+    if (!made.ok()) return Annotate(made.status(), "--tls-ca-key");
   }
   if (tls != nullptr) return absl::OkStatus();
   return Annotate(CheckPlainBind(flags.bind), "--bind=" + flags.bind);
@@ -292,6 +310,9 @@ AdminHooks Controller::Hooks() {
   hooks.log_dir = flags_.log_dir;
   hooks.gate = gate_.get();
   hooks.tokens = &tokens_;
+  hooks.ca = flags_.tls.ca;
+  hooks.ca_key = flags_.tls_ca_key;
+  hooks.link_port = shell_->link_port();
   return hooks;
 }
 

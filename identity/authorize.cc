@@ -58,6 +58,7 @@ constexpr Method kMethods[] = {
     {"fairway.v1.Admin.CreateToken", Verb::kChangeTokens},
     {"fairway.v1.Admin.ListTokens", Verb::kSeeTokens},
     {"fairway.v1.Admin.RevokeToken", Verb::kChangeTokens},
+    {"fairway.v1.Admin.Join", Verb::kJoin},
     {"fairway.v1.Client.Session", Verb::kOpenSession},
     {"fairway.v1.Callbacks.Serve", Verb::kUseSession},
     {"xla.ifrt.proxy.GrpcIfrtService.GetVersion", Verb::kNegotiate},

@@ -136,7 +136,7 @@ absl::Status Gate::Refusal(const Asked& asked, Verdict& verdict) {
     return Error(kUnknown, "cannot {}: this cluster does not know the token; {}",
                  Described(asked.verb), kHowToGetOne);
   }
-  verdict.caller = {token->id, token->role, token->tenant, ""};
+  verdict.caller = {token->id, token->role, token->tenant, token->worker, ""};
   FAIRWAY_RETURN_IF_ERROR(
       Annotate(CheckToken(*token, Now()), fmt::format("cannot {}", Described(asked.verb))));
   if (!Authorize(token->role, asked.verb, asked.whose)) return Denied(asked, *token);
@@ -216,6 +216,14 @@ absl::Status Gate::Revoke(int64_t id) {
       fmt::format("token {} counts no longer, but this could not be written down, so it "
                   "would count again after the controller's next start; revoke it again",
                   id));
+}
+
+absl::Status Gate::Use(int64_t id) {
+  const std::lock_guard writing(writing_);
+  FAIRWAY_RETURN_IF_ERROR(store_->Use(id));
+  const std::lock_guard lock(mu_);
+  if (const auto found = tokens_.find(id); found != tokens_.end()) --found->second.record.uses;
+  return absl::OkStatus();
 }
 
 std::vector<TokenRecord> Gate::List() {

@@ -27,6 +27,7 @@ struct Caller {
   int64_t token = 0;  // its id; 0: nobody was asked for one
   TokenRole role = TokenRole::kViewer;
   std::string tenant;  // of a user; else empty
+  std::string worker;  // of a worker: its name; else empty
   std::string host;    // its address
 };
 
@@ -87,6 +88,8 @@ class Gate {
   // Counts at once, and ends the token's open calls. RESOURCE_EXHAUSTED or UNAVAILABLE: the same,
   // but it could not be written down, so that the token would count again in the next process.
   absl::Status Revoke(int64_t id);
+  // Counts a use of the token. Errors: TokenStore::Use.
+  absl::Status Use(int64_t id);
   // In the order of their ids. Does not block.
   std::vector<TokenRecord> List();
 

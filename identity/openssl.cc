@@ -46,4 +46,13 @@ std::string TimeText(const ASN1_TIME* time) {
                      parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
+std::string HashText(X509* certificate) {
+  unsigned char hash[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  X509_digest(certificate, EVP_sha256(), hash, &size);
+  std::string out = "sha256:";
+  for (unsigned i = 0; i < size; ++i) out += fmt::format("{:02x}", hash[i]);
+  return out;
+}
+
 }  // namespace fairway

@@ -42,6 +42,9 @@ std::string PemOf(BIO* memory);
 // "2026-11-27 14:07:25 UTC".
 std::string TimeText(const ASN1_TIME* time);
 
+// "sha256:" and 64 hexadecimal digits, of the certificate's bytes (DER).
+std::string HashText(X509* certificate);
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_IDENTITY_OPENSSL_H_

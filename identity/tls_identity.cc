@@ -281,6 +281,11 @@ absl::StatusOr<std::string> ReadAuthorities(const std::string& path) {
   return ReadPem(path);
 }
 
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path) {
+  FAIRWAY_RETURN_IF_ERROR(ReadPrivateKey(path).status());
+  return ReadPem(path);
+}
+
 absl::StatusOr<std::shared_ptr<ssl_ctx_st>> ClientContext(const std::string& authorities) {
   ContextPtr context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr)

@@ -73,6 +73,9 @@ class TlsIdentity {
 // The certificates in the PEM file of a client, of the CAs that may sign the controller's.
 // INVALID_ARGUMENT: it cannot be read, or has none.
 absl::StatusOr<std::string> ReadAuthorities(const std::string& path);
+// The text of a PEM file that has a private key. INVALID_ARGUMENT: it cannot be read, other users
+// can reach it, or it has none.
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path);
 // For a client without a certificate, which believes these CAs. TLS 1.2 or newer, as gRPC's.
 absl::StatusOr<std::shared_ptr<ssl_ctx_st>> ClientContext(const std::string& authorities);
 

@@ -140,4 +140,33 @@ absl::Status ProbeController(const std::string& address, const std::string& auth
   return verdict;
 }
 
+absl::StatusOr<std::string> FetchAuthority(const std::string& address, const std::string& hash,
+                                           std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  FAIRWAY_ASSIGN_OR_RETURN(const auto place, SplitHostPort(address));
+  FAIRWAY_ASSIGN_OR_RETURN(const auto context, ClientContext(""));
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
+  const int fd = Connected(place.first, place.second, deadline);
+  if (fd < 0) return Error(absl::StatusCode::kUnavailable, "no controller answers at {}", address);
+  const ConnectionPtr connection(SSL_new(context.get()));
+  SSL_set_alpn_protos(connection.get(), kHttp2, sizeof kHttp2);
+  Shake(connection.get(), fd, deadline);
+  ERR_clear_error();
+  ::close(fd);
+  if (SSL_is_init_finished(connection.get()) == 0)
+    return Error(absl::StatusCode::kUnavailable, "the server at {} does not speak TLS", address);
+  const STACK_OF(X509)* const shown = SSL_get_peer_cert_chain(connection.get());
+  for (int i = 0; i < sk_X509_num(shown); ++i) {
+    X509* const certificate = sk_X509_value(shown, i);
+    if (X509_check_ca(certificate) != 1 || HashText(certificate) != hash) continue;
+    const BioPtr out(BIO_new(BIO_s_mem()));
+    PEM_write_bio_X509(out.get(), certificate);
+    return PemOf(out.get());
+  }
+  return Error(absl::StatusCode::kPermissionDenied,
+               "the server at {} shows no CA with the hash {}: it is of another cluster, or it is "
+               "somebody who pretends to be this one",
+               address, hash);
+}
+
 }  // namespace fairway

@@ -46,6 +46,7 @@ struct TokenRecord {
   int64_t id = 0;  // 1, 2, 3, ...; never given again
   TokenRole role = TokenRole::kViewer;
   std::string tenant;  // of a user's; else empty
+  std::string worker;  // of a worker's: the name under which it joins; else empty
   std::chrono::sys_seconds created{};
   std::chrono::sys_seconds expires{};
   int64_t uses = kAnyUses;             // left

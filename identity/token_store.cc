@@ -12,6 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "identity/certificates.h"
+
 namespace fairway {
 namespace {
 
@@ -30,6 +32,7 @@ constexpr char kTables[] = R"(
     hash BLOB NOT NULL UNIQUE CHECK(length(hash) = 32),
     role TEXT NOT NULL,
     tenant INTEGER REFERENCES tenants(id),
+    worker TEXT NOT NULL,
     created INTEGER NOT NULL,  -- seconds since 1970, as the other times
     expires INTEGER NOT NULL,
     uses INTEGER NOT NULL,     -- left; -1: any
@@ -177,10 +180,11 @@ absl::StatusOr<TokenStore::Kept> KeptIn(Statement& row) {
   std::ranges::copy(hash, out.hash.begin());
   FAIRWAY_ASSIGN_OR_RETURN(record.role, TokenRoleOf(row.Bytes(2)));
   record.tenant = row.Bytes(3);
-  record.created = sys_seconds(std::chrono::seconds(row.Number(4)));
-  record.expires = sys_seconds(std::chrono::seconds(row.Number(5)));
-  record.uses = row.Number(6);
-  record.revoked = sys_seconds(std::chrono::seconds(row.Number(7)));
+  record.worker = row.Bytes(4);
+  record.created = sys_seconds(std::chrono::seconds(row.Number(5)));
+  record.expires = sys_seconds(std::chrono::seconds(row.Number(6)));
+  record.uses = row.Number(7);
+  record.revoked = sys_seconds(std::chrono::seconds(row.Number(8)));
   return out;
 }
 
@@ -218,6 +222,11 @@ absl::Status CheckSpec(const TokenSpec& spec) {
   } else if (!spec.tenant.empty()) {
     return InvalidArgument("a token of role {} has no tenant; only a user's has one",
                            NameOf(spec.role));
+  }
+  if (spec.role == TokenRole::kWorker) {
+    FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf({Role::kWorker, spec.worker})).status());
+  } else if (!spec.worker.empty()) {
+    return InvalidArgument("a token of role {} names no worker", NameOf(spec.role));
   }
   if (spec.lifetime < std::chrono::seconds(1) || spec.lifetime > kLongestLife)
     return InvalidArgument("a token lives 1 s to 36500 days, not {} s", spec.lifetime.count());
@@ -287,9 +296,10 @@ TokenStore::~TokenStore() {
 
 absl::StatusOr<std::vector<TokenStore::Kept>> TokenStore::All() {
   const std::lock_guard lock(mu_);
-  Statement rows(database_,
-                 "SELECT tokens.id, hash, role, name, created, expires, uses, revoked FROM tokens "
-                 "LEFT JOIN tenants ON tenants.id = tenant ORDER BY tokens.id");
+  Statement rows(
+      database_,
+      "SELECT tokens.id, hash, role, name, worker, created, expires, uses, revoked FROM tokens "
+      "LEFT JOIN tenants ON tenants.id = tenant ORDER BY tokens.id");
   std::vector<Kept> out;
   for (;;) {
     FAIRWAY_ASSIGN_OR_RETURN(const bool more, rows.Next());
@@ -306,6 +316,7 @@ absl::StatusOr<TokenStore::Made> TokenStore::Create(const TokenSpec& spec, sys_s
   TokenRecord& record = made.kept.record;
   record = {.role = spec.role,
             .tenant = spec.tenant,
+            .worker = spec.worker,
             .created = now,
             .expires = now + spec.lifetime,
             .uses = spec.uses};
@@ -318,11 +329,12 @@ absl::StatusOr<TokenStore::Made> TokenStore::Create(const TokenSpec& spec, sys_s
     FAIRWAY_ASSIGN_OR_RETURN(tenant, TenantId(database_, spec.tenant));
   }
   Statement add(database_,
-                "INSERT INTO tokens(hash, role, tenant, created, expires, uses, revoked) "
-                "VALUES(?, ?, NULLIF(?, 0), ?, ?, ?, 0)");
+                "INSERT INTO tokens(hash, role, tenant, worker, created, expires, uses, revoked) "
+                "VALUES(?, ?, NULLIF(?, 0), ?, ?, ?, ?, 0)");
   FAIRWAY_RETURN_IF_ERROR(add.With(made.kept.hash)
                               .With(NameOf(spec.role))
                               .With(tenant)
+                              .With(record.worker)
                               .With(SecondsOf(record.created))
                               .With(SecondsOf(record.expires))
                               .With(record.uses)

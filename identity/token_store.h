@@ -19,7 +19,8 @@ namespace fairway {
 // What a new token is to be.
 struct TokenSpec {
   TokenRole role = TokenRole::kViewer;
-  std::string tenant;  // of a user's, which has one; else empty
+  std::string tenant = {};  // of a user's, which has one; else empty
+  std::string worker = {};  // of a worker's, which has one: its name; else empty
   std::chrono::seconds lifetime{};
   int64_t uses = TokenRecord::kAnyUses;  // of a worker's; else kAnyUses
 };

@@ -59,7 +59,7 @@ TEST_F(TokenStoreTest, WhatWasMadeIsThereWhenItIsOpenedAgain) {
   const auto user = store->Create(UserOf("red"), kNow);
   ASSERT_TRUE(user.ok()) << user.status();
   const auto worker = store->Create(
-      {.role = TokenRole::kWorker, .tenant = "", .lifetime = seconds(60), .uses = 2}, kNow);
+      {.role = TokenRole::kWorker, .worker = "w0", .lifetime = seconds(60), .uses = 2}, kNow);
   ASSERT_TRUE(worker.ok()) << worker.status();
   ASSERT_TRUE(store->Revoke(user->kept.record.id, kNow + seconds(5)).ok());
   ASSERT_TRUE(store->Use(worker->kept.record.id).ok());
@@ -123,7 +123,7 @@ TEST_F(TokenStoreTest, ATokenIsUsedAsOftenAsItMayBe) {
   auto store = Open();
   const int64_t id =
       store
-          ->Create({.role = TokenRole::kWorker, .tenant = "", .lifetime = seconds(60), .uses = 1},
+          ->Create({.role = TokenRole::kWorker, .worker = "w0", .lifetime = seconds(60), .uses = 1},
                    kNow)
           ->kept.record.id;
   EXPECT_TRUE(store->Use(id).ok());
@@ -156,7 +156,7 @@ TEST_F(TokenStoreTest, SpecsThatMakeNoSenseAreRefused) {
               HasSubstr("a token lives 1 s to 36500 days, not 0 s"));
   EXPECT_THAT(said({.role = TokenRole::kAdmin, .tenant = "", .lifetime = hours(1), .uses = 3}),
               HasSubstr("only the uses of a worker's token are counted"));
-  EXPECT_THAT(said({.role = TokenRole::kWorker, .tenant = "", .lifetime = hours(1), .uses = 0}),
+  EXPECT_THAT(said({.role = TokenRole::kWorker, .worker = "w0", .lifetime = hours(1), .uses = 0}),
               HasSubstr("a token may be used 1 to 1000000 times, not 0"));
   EXPECT_TRUE(store->All()->empty());
 }

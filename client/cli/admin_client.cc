@@ -192,4 +192,13 @@ absl::Status AdminClient::RevokeToken(int64_t id) {
   return state_->ToStatus(state_->stub->RevokeToken(&context, request, &response));
 }
 
+absl::StatusOr<v1::JoinResponse> AdminClient::Join(const v1::JoinRequest& request) {
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
+  grpc::ClientContext context;
+  context.set_deadline(AnswerDeadline());
+  v1::JoinResponse response;
+  FAIRWAY_RETURN_IF_ERROR(state_->ToStatus(state_->stub->Join(&context, request, &response)));
+  return response;
+}
+
 }  // namespace fairway

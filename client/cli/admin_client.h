@@ -36,6 +36,7 @@ class AdminClient {
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::ListTokensResponse> ListTokens();  // all of them
   absl::Status RevokeToken(int64_t id);
+  absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
 
  private:
   struct State;

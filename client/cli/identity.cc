@@ -18,8 +18,12 @@
 
 #include "base/config.h"
 #include "base/host.h"
+#include "client/cli/admin_client.h"
 #include "client/cli/process.h"
+#include "client/cli/reach.h"
 #include "identity/certificates.h"
+#include "identity/join.h"
+#include "identity/tls_probe.h"
 #include "identity/token.h"
 #include "identity/token_store.h"
 
@@ -32,6 +36,7 @@ constexpr int kDaysOfCa = 3650;
 constexpr char kHostHelp[] =
     "A name or address by which browsers and scrapers ask for the controller's HTTP port, besides "
     "this host's name and loopback; may be given several times. It is in the certificate";
+constexpr std::chrono::seconds kJoinTimeout{10};
 
 int Fail(std::string_view command, const absl::Status& status) {
   fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
@@ -116,7 +121,8 @@ absl::Status Init(const std::string& directory, int days, const std::vector<std:
   const std::string here = std::filesystem::absolute(directory).lexically_normal().string();
   const std::string settings = fmt::format(
       "[controller]\ntls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
-      "tls-key = '{0}/controller.key'\ndata-directory = '{0}/data'\n",
+      "tls-key = '{0}/controller.key'\ndata-directory = '{0}/data'\n"
+      "tls-ca-key = '{0}/ca.key'\n",
       here);
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/ca.pem", ca.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.pem", controller.certificate));
@@ -143,6 +149,22 @@ absl::Status Issue(const Subject& subject, const std::string& from, const std::s
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/ca.pem", ca.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(daemon + ".pem", made->certificate));
   return WritePrivate(daemon + ".key", made->key);
+}
+
+// Writes ca.pem, worker.pem and worker.key into `to`.
+absl::StatusOr<v1::JoinResponse> Join(Reach reach, const std::string& hash, const std::string& to) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string address, ControllerAddress(reach.controller));
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, FetchAuthority(address, hash, kJoinTimeout));
+  FAIRWAY_ASSIGN_OR_RETURN(const CertificateRequest made, MakeRequest());
+  FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
+  reach.tls_ca = to + "/ca.pem";
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(reach.tls_ca, ca));
+  v1::JoinRequest request;
+  request.set_request(made.request);
+  FAIRWAY_ASSIGN_OR_RETURN(v1::JoinResponse joined, AdminClient(reach).Join(request));
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.pem", joined.certificate()));
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.key", made.key));
+  return joined;
 }
 
 }  // namespace
@@ -190,7 +212,10 @@ int RunInit(int argc, const char* const* argv) {
       "{0} has the CA of a new cluster. Whoever reads {0}/ca.key can pass for any of its daemons: "
       "keep it safe. {0}/admin.token is an admin's token.\nNext, start the controller:\n"
       "  fairway-controller --config {0}/fairway.toml --bind ADDRESS\n"
-      "for each worker make a certificate:\n  fairway issue NAME --from {0}\n"
+      "for each worker a token, by which it joins (or a certificate: fairway issue NAME --from "
+      "{0}):\n"
+      "  fairway token create --worker NAME --controller ADDRESS --tls-ca {0}/ca.pem --token-file "
+      "{0}/admin.token\n"
       "and for each client a token:\n"
       "  fairway token create --role user --tenant NAME --to NAME.token --controller ADDRESS "
       "--tls-ca {0}/ca.pem --token-file {0}/admin.token\n",
@@ -240,6 +265,37 @@ int RunIssue(int argc, const char* const* argv) {
       "  fairway-worker --name {1} --controller CONTROLLER:29002 --data-bind ADDRESS:0 --tls-ca "
       "{0}/ca.pem --tls-certificate {0}/worker.pem --tls-key {0}/worker.key\n",
       to, name);
+  return 0;
+}
+
+int RunJoin(int argc, const char* const* argv) {
+  Reach reach;
+  std::string controller, hash, to;
+  Config config("fairway join",
+                "Gets a certificate for a worker on this host, by a token (`fairway token create "
+                "--worker`). The key is made here, and stays here.");
+  config.Positional("CONTROLLER", &controller, "The controller's HOST[:PORT]");
+  config.Flag("ca-hash", &hash,
+              "sha256:DIGITS of the cluster's CA; the controller is believed if it shows that one");
+  config.Flag("token-file", &reach.token_file, "File that has the token, or /dev/stdin");
+  config.Flag("to", &to, "A directory for what the worker needs");
+  config.Check([&] {
+    return controller.empty() || hash.empty() || reach.token_file.empty() || to.empty()
+               ? InvalidArgument(
+                     "expected `fairway join CONTROLLER --ca-hash HASH --token-file "
+                     "FILE --to DIRECTORY`")
+               : absl::OkStatus();
+  });
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  reach.controller = controller;
+  const auto joined = Join(reach, hash, to);
+  if (!joined.ok()) return Fail("join", joined.status());
+  const std::string host = SplitHostPort(*ControllerAddress(controller))->first;
+  fmt::print(
+      "{0} has what worker {1} needs, for 30 days. Start it:\n"
+      "  fairway-worker --name {1} --controller {2} --data-bind ADDRESS:0 --tls-ca {0}/ca.pem "
+      "--tls-certificate {0}/worker.pem --tls-key {0}/worker.key\n",
+      to, joined->worker(), HostPort(host, joined->link_port()));
   return 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands that make certificates of a cluster's daemons. argv[0] is the command; each function
-// returns the exit code. They need no cluster.
+// returns the exit code. All but join need no cluster.
 #ifndef FAIRWAY_CLIENT_CLI_IDENTITY_H_
 #define FAIRWAY_CLIENT_CLI_IDENTITY_H_
 
@@ -17,6 +17,9 @@ int RunInit(int argc, const char* const* argv);
 // `fairway issue NAME --from DIRECTORY`: makes what worker NAME needs, in a directory to be copied
 // to its host. Replaces the worker's certificate if it has one.
 int RunIssue(int argc, const char* const* argv);
+
+// `fairway join CONTROLLER`: gets a worker's certificate from the controller, by a token.
+int RunJoin(int argc, const char* const* argv);
 
 // Writes a file that only its owner can reach, whole or not at all. A file that was there is
 // replaced.

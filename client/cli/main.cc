@@ -30,6 +30,7 @@ constexpr std::string_view kHelp =
     "  config  try a settings file: fairway config check FILE\n"
     "  init    make the CA of a cluster and an admin's token: fairway init DIRECTORY\n"
     "  issue   make a daemon's certificate: fairway issue NAME --from DIRECTORY\n"
+    "  join    get a worker's certificate by a token: fairway join CONTROLLER --to DIRECTORY\n"
     "  token   make, list or revoke clients' tokens: fairway token create --role ROLE\n"
     "  gateway lets JAX use a controller with TLS; fairway.connect starts it\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
@@ -55,6 +56,7 @@ int main(int argc, char** argv) {
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
   if (command == "init") return fairway::RunInit(argc - 1, argv + 1);
   if (command == "issue") return fairway::RunIssue(argc - 1, argv + 1);
+  if (command == "join") return fairway::RunJoin(argc - 1, argv + 1);
   if (command == "token") return fairway::RunToken(argc - 1, argv + 1);
   if (command == "gateway") return fairway::RunGateway(argc - 1, argv + 1);
   if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
@@ -68,7 +70,7 @@ int main(int argc, char** argv) {
   } else {
     fmt::print(stderr,
                "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, init, "
-               "issue, token, gateway, bench; --help tells "
+               "issue, join, token, gateway, bench; --help tells "
                "more)\n",
                command);
   }

@@ -14,6 +14,8 @@
 #include "client/cli/admin_client.h"
 #include "client/cli/identity.h"
 #include "client/cli/reach.h"
+#include "identity/join.h"
+#include "identity/tls_identity.h"
 #include "identity/token.h"
 #include "identity/token_store.h"
 
@@ -39,8 +41,8 @@ sys_seconds TimeOf(int64_t seconds) { return sys_seconds(std::chrono::seconds(se
 // What `fairway token create` was asked for.
 struct CreateFlags {
   Reach reach;
-  std::string role, tenant, to, data_directory;
-  std::string ttl = "30d";
+  std::string role, tenant, worker, to, data_directory;
+  std::string ttl;  // empty: as long as the role's usually live
   int64_t uses = 0;
 };
 
@@ -52,8 +54,12 @@ struct Made {
 
 // Makes it in the directory of a controller that does not run.
 absl::StatusOr<Made> CreateHere(const CreateFlags& flags, std::chrono::seconds lifetime) {
-  TokenSpec spec{.role = TokenRole::kViewer, .tenant = flags.tenant, .lifetime = lifetime};
+  TokenSpec spec{.role = TokenRole::kViewer,
+                 .tenant = flags.tenant,
+                 .worker = flags.worker,
+                 .lifetime = lifetime};
   FAIRWAY_ASSIGN_OR_RETURN(spec.role, TokenRoleOf(flags.role));
+  if (spec.role == TokenRole::kWorker) spec.uses = 1;
   if (flags.uses != 0) spec.uses = flags.uses;
   FAIRWAY_RETURN_IF_ERROR(CheckSpec(spec));
   auto store = TokenStore::Open(flags.data_directory);
@@ -66,10 +72,34 @@ absl::StatusOr<Made> CreateThere(const CreateFlags& flags, std::chrono::seconds 
   v1::CreateTokenRequest request;
   request.set_role(flags.role);
   request.set_tenant(flags.tenant);
+  request.set_worker(flags.worker);
   request.set_lifetime_s(lifetime.count());
   request.set_uses(flags.uses);
   FAIRWAY_ASSIGN_OR_RETURN(const auto made, AdminClient(flags.reach).CreateToken(request));
   return Made{made.token().id(), TimeOf(made.token().expires_s()), made.secret()};
+}
+
+// What has to be typed on the host of a worker that is to join. The secret comes from a file, not
+// from an argument.
+absl::StatusOr<std::string> JoinLine(const CreateFlags& flags, const Made& made) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, ReadAuthorities(flags.reach.tls_ca));
+  const std::string line =
+      fmt::format("fairway join {} --ca-hash {} --to {} --token-file", flags.reach.controller,
+                  CertificateHashes(ca).front(), flags.worker);
+  return flags.to.empty() ? fmt::format("{} /dev/stdin <<'END'\n{}\nEND\n", line, made.secret)
+                          : fmt::format("{} {}\n", line, flags.to);
+}
+
+// Prints what was made, or writes it to the file that was asked for.
+absl::Status Give(const CreateFlags& flags, const Made& made) {
+  if (!flags.to.empty()) FAIRWAY_RETURN_IF_ERROR(WritePrivate(flags.to, made.secret + "\n"));
+  if (!flags.worker.empty() && !flags.reach.tls_ca.empty()) {
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string line, JoinLine(flags, made));
+    fmt::print("{}", line);
+  } else if (flags.to.empty()) {
+    fmt::print("{}\n", made.secret);
+  }
+  return absl::OkStatus();
 }
 
 int RunCreate(int argc, const char* const* argv) {
@@ -83,13 +113,18 @@ int RunCreate(int argc, const char* const* argv) {
               "user: open sessions as --tenant; viewer: status and metrics; operator: also logs, "
               "restart, down; admin: also tokens");
   config.Flag("tenant", &flags.tenant, "Whose sessions a user's are");
-  config.Flag("ttl", &flags.ttl, "How long it counts: 10s, 45m, 12h, 30d");
-  config.Flag("uses", &flags.uses, "How often a worker may use it; 0: any number of times");
+  config.Flag("worker", &flags.worker,
+              "The name of a worker that may join by it; prints what to type on its host");
+  config.Flag("ttl", &flags.ttl,
+              "How long it counts: 10s, 45m, 12h, 30d; default: 30d, and a worker's 1h");
+  config.Flag("uses", &flags.uses, "How often a worker may use it; 0: once");
   config.Flag("to", &flags.to, "A file for it, which its owner alone can read");
   config.Flag("data-directory", &flags.data_directory,
               "The data directory of a controller that does not run: the token is made there, and "
               "no controller is asked");
   config.Check([&]() -> absl::Status {
+    if (!flags.worker.empty() && flags.role.empty()) flags.role = "worker";
+    if (flags.ttl.empty()) flags.ttl = flags.worker.empty() ? "30d" : "1h";
     FAIRWAY_ASSIGN_OR_RETURN(lifetime, ParseLifetime(flags.ttl));
     return TokenRoleOf(flags.role).status();
   });
@@ -97,13 +132,10 @@ int RunCreate(int argc, const char* const* argv) {
   const auto made =
       flags.data_directory.empty() ? CreateThere(flags, lifetime) : CreateHere(flags, lifetime);
   if (!made.ok()) return Fail("create", made.status());
-  if (flags.to.empty()) {
-    fmt::print("{}\n", made->secret);
-  } else if (const absl::Status written = WritePrivate(flags.to, made->secret + "\n");
-             !written.ok()) {
-    return Fail("create", Annotate(written, fmt::format("token {} was made, and is lost (`fairway "
-                                                        "token revoke {}`)",
-                                                        made->id, made->id)));
+  if (const absl::Status given = Give(flags, *made); !given.ok()) {
+    return Fail("create", Annotate(given, fmt::format("token {} was made, and is lost (`fairway "
+                                                      "token revoke {}`)",
+                                                      made->id, made->id)));
   }
   fmt::print(stderr, "token {} (role {}{}{}) counts until {}\n", made->id, flags.role,
              flags.tenant.empty() ? "" : " of tenant ", flags.tenant, TimeText(made->expires));

@@ -32,6 +32,7 @@ const std::map<std::string, Allowed> kTable = {
     {"fairway.v1.Admin.CreateToken", {Whose::kNone, {kAdmin}}},
     {"fairway.v1.Admin.ListTokens", {Whose::kNone, {kAdmin}}},
     {"fairway.v1.Admin.RevokeToken", {Whose::kNone, {kAdmin}}},
+    {"fairway.v1.Admin.Join", {Whose::kNone, {kWorker}}},
     {"fairway.v1.Client.Session", {Whose::kNone, {kUser}}},
     {"fairway.v1.Callbacks.Serve", {Whose::kOwn, {kUser}}},
     {"xla.ifrt.proxy.GrpcIfrtService.GetVersion", {Whose::kNone, {kUser}}},

@@ -14,6 +14,8 @@
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
+#include "identity/join.h"
+#include "identity/tls_identity.h"
 
 namespace fairway {
 namespace {
@@ -87,6 +89,7 @@ v1::Token ToProto(const TokenRecord& token) {
   out.set_expires_s(token.expires.time_since_epoch().count());
   out.set_revoked_s(token.revoked.time_since_epoch().count());
   out.set_uses(token.uses);
+  out.set_worker(token.worker);
   return out;
 }
 
@@ -94,17 +97,28 @@ absl::StatusOr<TokenSpec> SpecOf(const v1::CreateTokenRequest& request) {
   TokenSpec spec;
   FAIRWAY_ASSIGN_OR_RETURN(spec.role, TokenRoleOf(request.role()));
   spec.tenant = request.tenant();
+  spec.worker = request.worker();
   spec.lifetime = std::chrono::seconds(request.lifetime_s());
+  if (spec.role == TokenRole::kWorker) spec.uses = 1;
   if (request.uses() != 0) spec.uses = request.uses();
   FAIRWAY_RETURN_IF_ERROR(CheckSpec(spec));
   return spec;
 }
 
-// The three verbs of tokens, once the caller may.
-absl::Status CreateToken(Gate& gate, const v1::CreateTokenRequest& request,
+absl::Status MayJoin(const AdminHooks& hooks, const std::string& worker) {
+  if (!hooks.ca_key.empty()) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition,
+               "this controller has not the CA's key (--tls-ca-key), and can sign no certificate; "
+               "make one where the key is: fairway issue {}",
+               worker);
+}
+
+// The verbs of tokens, once the caller may.
+absl::Status CreateToken(const AdminHooks& hooks, const v1::CreateTokenRequest& request,
                          v1::CreateTokenResponse* response) {
   FAIRWAY_ASSIGN_OR_RETURN(const TokenSpec spec, SpecOf(request));
-  FAIRWAY_ASSIGN_OR_RETURN(TokenStore::Made made, gate.Create(spec));
+  if (spec.role == TokenRole::kWorker) FAIRWAY_RETURN_IF_ERROR(MayJoin(hooks, spec.worker));
+  FAIRWAY_ASSIGN_OR_RETURN(TokenStore::Made made, hooks.gate->Create(spec));
   *response->mutable_token() = ToProto(made.kept.record);
   response->set_secret(std::move(made.secret));
   return absl::OkStatus();
@@ -115,6 +129,23 @@ std::string ObjectOf(const v1::CreateTokenResponse& made) {
   const v1::Token& token = made.token();
   return fmt::format("make token {}, role {}{}{}", token.id(), token.role(),
                      token.tenant().empty() ? "" : " of tenant ", token.tenant());
+}
+
+// Signs first, so that a wrong request does not use the token up.
+absl::Status Join(const AdminHooks& hooks, const Caller& caller, const v1::JoinRequest& request,
+                  v1::JoinResponse* response) {
+  FAIRWAY_RETURN_IF_ERROR(MayJoin(hooks, caller.worker));
+  Certified authority;
+  FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(hooks.ca));
+  FAIRWAY_ASSIGN_OR_RETURN(authority.key, ReadKeyFile(hooks.ca_key));
+  FAIRWAY_ASSIGN_OR_RETURN(
+      std::string certificate,
+      Certify(authority, request.request(), {Role::kWorker, caller.worker}, kJoinedFor));
+  FAIRWAY_RETURN_IF_ERROR(hooks.gate->Use(caller.token));
+  response->set_certificate(std::move(certificate));
+  response->set_worker(caller.worker);
+  response->set_link_port(hooks.link_port);
+  return absl::OkStatus();
 }
 
 void ListTokens(Gate& gate, int64_t after, v1::ListTokensResponse* response) {
@@ -203,12 +234,12 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
   grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context,
                                         const v1::CreateTokenRequest* request,
                                         v1::CreateTokenResponse* response) override {
-    return OnTokens(
-        context, "fairway.v1.Admin.CreateToken", [this, request, response](const Caller& caller) {
-          const absl::Status made = fairway::CreateToken(*hooks_.gate, *request, response);
-          access_.Record(caller, Verb::kChangeTokens, ObjectOf(*response), made);
-          return made;
-        });
+    return OnTokens(context, "fairway.v1.Admin.CreateToken",
+                    [this, request, response](const Caller& caller) {
+                      const absl::Status made = fairway::CreateToken(hooks_, *request, response);
+                      access_.Record(caller, Verb::kChangeTokens, ObjectOf(*response), made);
+                      return made;
+                    });
   }
   grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context,
                                        const v1::ListTokensRequest* request,
@@ -228,6 +259,17 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
                      revoked);
       return revoked;
     });
+  }
+
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const v1::JoinRequest* request,
+                                 v1::JoinResponse* response) override {
+    return OnTokens(context, "fairway.v1.Admin.Join",
+                    [this, request, response](const Caller& caller) {
+                      const absl::Status joined = fairway::Join(hooks_, caller, *request, response);
+                      access_.Record(caller, Verb::kJoin, "worker " + caller.worker, joined);
+                      return joined;
+                    });
   }
 
  private:

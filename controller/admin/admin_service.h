@@ -29,6 +29,9 @@ struct AdminHooks {
   std::string log_dir;             // empty: there are no logs
   Gate* gate = nullptr;            // keeps the tokens; nullptr: there are none
   BlockingPool* tokens = nullptr;  // waits for the disk on which they are kept
+  std::string ca;                  // PEM files of the CA that signs workers' certificates; no key:
+  std::string ca_key;              // workers cannot join
+  int link_port = 0;               // where workers connect
 };
 
 class AdminService {

@@ -137,6 +137,9 @@ def test_tokens_are_made_listed_and_revoked(cluster):
     ([], "which verb?"),
     (["make"], "no verb 'make'"),
     (["create"], "'' is no role; there are admin, operator, user, viewer and worker"),
+    (["create", "--worker=a b", "--data-directory=/no/such"], "'a b' is no name of a worker"),
+    (["create", "--role=worker", "--data-directory=/no/such"], "'' is no name of a worker"),
+    (["create", "--role=admin", "--worker=w0", "--data-directory=/no/such"], "a token of role admin names no worker"),
     (["create", "--role=user", "--ttl=soon"], "'soon' is no time such as 10s, 45m, 12h or 30d"),
     (["create", "--role=user", "--data-directory=/no/such"], "'' is no name of a tenant"),
     (["create", "--role=admin", "--tenant=red", "--data-directory=/no/such"], "only a user's has one"),
@@ -247,6 +250,7 @@ MAY = {
     ADMIN + "CreateToken": {"admin"},
     ADMIN + "ListTokens": {"admin"},
     ADMIN + "RevokeToken": {"admin"},
+    ADMIN + "Join": {"worker"},
     "/fairway.v1.Client/Session": {"user"},
     "/fairway.v1.Callbacks/Serve": {"user"},
     IFRT + "GetVersion": {"user"},
@@ -261,7 +265,7 @@ MAY = {
 def test_every_method_asks_who_calls(cluster):
     """Shutdown, which would end the test, comes last, with a role that may not call it."""
     secrets = {role: (cluster.directory / cluster.make(role, *flags)[0]).read_text().strip()
-               for role, *flags in (("admin",), ("operator",), ("viewer",), ("user", "--tenant=red"), ("worker",))}
+               for role, *flags in (("admin",), ("operator",), ("viewer",), ("user", "--tenant=red"), ("worker", "--worker=w9"))}
     every = methods()
     assert {path for path, *_ in every} == set(MAY), "a method without a rule, or a rule without a method"
     with gateway(cluster) as channel:
@@ -426,3 +430,65 @@ def test_a_full_disk_refuses_new_tokens_and_not_running_work(cluster):
                 daemon.stop()
     finally:
         subprocess.run(["umount", "-l", str(data)], check=False)
+
+
+def join(line, folder):
+    """Types what `fairway token create --worker` has printed."""
+    return subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+                          env={"PATH": f"{BIN}:/usr/bin:/bin"})
+
+
+def test_a_worker_joins_by_a_token_which_works_once(cluster, tmp_path):
+    created = cluster.do("token", "create", "--worker=w7")
+    assert created.returncode == 0, created.stderr
+    line = created.stdout
+    assert line.startswith(f"fairway join 127.0.0.1:{cluster.port} --ca-hash sha256:")
+    assert "fw_" not in line.splitlines()[0]  # the arguments
+    done = join(line, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "w7 has what worker w7 needs, for 30 days" in done.stdout
+    words = done.stdout.splitlines()[-1].replace("ADDRESS", "127.0.0.1").split()
+    assert f"127.0.0.1:{cluster.link}" in words
+    for name in ("ca.pem", "worker.pem", "worker.key"):
+        assert (tmp_path / "w7" / name).stat().st_mode & 0o777 == 0o600
+    words = [word.replace("w7/", f"{tmp_path}/w7/") for word in words]
+    cluster.daemons.append(Daemon(tmp_path / "w7.log", *words, "--island=i", "--runtime=host", "--devices=2"))
+    cluster.controller.wait("islands up: 1")
+    again = join(line.replace("--to w7", "--to again"), tmp_path)
+    assert again.returncode == 1 and "was used as often as it may be" in again.stderr
+    assert not (tmp_path / "again" / "worker.key").exists()
+    assert [entry["object"] for entry in cluster.audit("admin") if entry["verb"] == "join as a worker"] == ["worker w7"]
+    # Also in the next process.
+    for daemon in reversed(cluster.daemons):
+        daemon.stop()
+    cluster.start()
+    port = line.split()[2]
+    again = join(line.replace("--to w7", "--to again").replace(port, f"127.0.0.1:{cluster.port}"), tmp_path)
+    assert again.returncode == 1 and "was used as often as it may be" in again.stderr
+
+
+def test_who_joins_believes_the_ca_of_that_hash_only_and_sends_no_token_elsewhere(cluster, tmp_path):
+    line = cluster.do("token", "create", "--worker=w7").stdout
+    hash = line.split("--ca-hash ")[1].split()[0]
+    other = join(line.replace(hash, "sha256:" + 64 * "0"), tmp_path)
+    assert other.returncode == 1 and "shows no CA with the hash sha256:0000" in other.stderr
+    assert len(cluster.audit("used")) == 0 and not any(
+        entry["verb"] == "join as a worker" for entry in cluster.audit("refused"))
+    links = join(line.replace(f":{cluster.port} ", f":{cluster.link} "), tmp_path)
+    assert links.returncode == 1 and len(links.stderr.splitlines()) == 1
+    silent = join(line.replace(f":{cluster.port} ", ":1 "), tmp_path)
+    assert silent.returncode == 1 and "no controller answers at 127.0.0.1:1" in silent.stderr
+    assert join(line, tmp_path).returncode == 0  # nothing of that has used the token up
+
+
+def test_a_controller_without_the_cas_key_lets_nobody_join(cluster):
+    cluster.controller.stop()
+    settings = cluster.directory / "fairway.toml"
+    text = "".join(line for line in settings.read_text().splitlines(True) if "tls-ca-key" not in line)
+    settings.write_text(text)
+    cluster.start()
+    refused = cluster.do("token", "create", "--worker=w7")
+    assert refused.returncode == 1 and "this controller has not the CA's key (--tls-ca-key)" in refused.stderr
+    wrong = run("fairway-controller", "--print-config", "--config", str(settings),
+                f"--tls-ca-key={cluster.directory}/controller.key")
+    assert wrong.returncode == 2 and "--tls-ca-key: what should sign it is no CA's certificate with its key" in wrong.stderr
