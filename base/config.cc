@@ -428,6 +428,8 @@ std::optional<int> Config::Parse(int argc, const char* const* argv) {
   return outcome.exit_code;
 }
 
+bool Config::only_prints() const { return state_->print; }
+
 Config::Source Config::source(std::string_view name) const { return state_->Find(name).source; }
 
 std::map<std::string, std::string> Config::Values() const {

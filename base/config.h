@@ -91,6 +91,8 @@ class Config {
   // The environment of this process.
   static std::optional<std::string> ProcessEnvironment(const std::string& name);
 
+  // Within and after Check: the program will only say what its settings are.
+  bool only_prints() const;
   // After Parse. `name` must be declared.
   Source source(std::string_view name) const;
   // After Parse: each flag and its value as text, to compare two readings of the settings.

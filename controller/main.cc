@@ -173,18 +173,18 @@ absl::Status CheckFlags(const Flags& flags) {
     return InvalidArgument("--launches-ahead is {}, not 1 to {}", flags.launches_ahead,
                            kMostLaunchesAhead);
   }
-  FAIRWAY_ASSIGN_OR_RETURN(const auto tls, LoadTls(flags.tls, Role::kController));
-  if (tls != nullptr && flags.data_directory.empty()) {
+  const bool tls = !flags.tls.certificate.empty();
+  if (tls && flags.data_directory.empty()) {
     return InvalidArgument(
         "--data-directory is missing: with certificates clients need tokens, which are kept there "
         "(`fairway init` makes the first)");
   }
-  if (tls == nullptr && !flags.data_directory.empty()) {
+  if (!tls && !flags.data_directory.empty()) {
     return InvalidArgument(
         "--data-directory is for the tokens of clients, for which only a controller with "
         "certificates asks (--tls-ca)");
   }
-  if (tls == nullptr && !flags.tls_ca_key.empty())
+  if (!tls && !flags.tls_ca_key.empty())
     return InvalidArgument("--tls-ca-key needs --tls-ca, --tls-certificate and --tls-key");
   if (!flags.tls_ca_key.empty()) {
     Certified authority;
@@ -197,7 +197,7 @@ absl::Status CheckFlags(const Flags& flags) {
     const auto made = MakeCertificate(authority, {Role::kWorker, "any"}, std::chrono::hours(1));
     if (!made.ok()) return Annotate(made.status(), "--tls-ca-key");
   }
-  if (tls != nullptr) return absl::OkStatus();
+  if (tls) return absl::OkStatus();
   return Annotate(CheckPlainBind(flags.bind), "--bind=" + flags.bind);
 }
 
@@ -208,11 +208,15 @@ struct Settings {
   std::map<std::string, std::string> values;  // Config::Values
 };
 
-// Reads the settings that `settings->args`, the environment and the file have.
-Config::Outcome Read(Settings* settings) {
+// Reads the settings that `settings->args`, the environment and the file have. `reload`: the files
+// that they name have been read, and are not tried again.
+Config::Outcome Read(Settings* settings, bool reload = false) {
   Config config(kProgram, kDescription);
   DeclareFlags(config, &settings->flags);
-  config.Check([settings] { return CheckFlags(settings->flags); });
+  config.Check([settings, reload] {
+    FAIRWAY_RETURN_IF_ERROR(CheckFlags(settings->flags));
+    return reload ? absl::OkStatus() : LoadTls(settings->flags.tls, Role::kController).status();
+  });
   Config::Outcome outcome = config.Parse(settings->args, Config::ProcessEnvironment);
   settings->values = config.Values();
   return outcome;
@@ -466,7 +470,7 @@ void Controller::OnSignal(int number) {
 
 void Controller::Reload() {
   Settings fresh{.flags = {}, .args = settings_.args, .values = {}};
-  if (!TakeReload(Read(&fresh), settings_.values, fresh.values, kReloaded)) return;
+  if (!TakeReload(Read(&fresh, /*reload=*/true), settings_.values, fresh.values, kReloaded)) return;
   Flags& flags = settings_.flags;
   flags.forget_after = fresh.flags.forget_after;
   flags.http_names = std::move(fresh.flags.http_names);

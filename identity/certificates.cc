@@ -36,7 +36,7 @@ bool AddExtension(X509* certificate, X509* issuer, int kind, const std::string& 
 }
 
 // A certificate with everything but extensions and signature. `common_name` is for people.
-CertificatePtr Blank(EVP_PKEY* key, const std::string& common_name, std::chrono::hours lifetime) {
+CertificatePtr Blank(EVP_PKEY* key, const std::string& common_name, std::chrono::seconds lifetime) {
   CertificatePtr out(X509_new());
   X509_set_version(out.get(), X509_VERSION_3);
   unsigned char serial[16];
@@ -46,7 +46,7 @@ CertificatePtr Blank(EVP_PKEY* key, const std::string& common_name, std::chrono:
   BN_to_ASN1_INTEGER(number, X509_get_serialNumber(out.get()));
   BN_free(number);
   X509_gmtime_adj(X509_getm_notBefore(out.get()), -std::chrono::seconds(kBegan).count());
-  X509_gmtime_adj(X509_getm_notAfter(out.get()), std::chrono::seconds(lifetime).count());
+  X509_gmtime_adj(X509_getm_notAfter(out.get()), lifetime.count());
   X509_NAME* name = X509_get_subject_name(out.get());
   const auto* text = reinterpret_cast<const unsigned char*>(common_name.c_str());
   if (X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, text, -1, -1, 0) != 1) return nullptr;
@@ -107,7 +107,7 @@ std::string Described(const Subject& subject) {
   return subject.role == Role::kController ? "controller" : "worker " + subject.name;
 }
 
-absl::StatusOr<Certified> MakeAuthority(std::chrono::hours lifetime) {
+absl::StatusOr<Certified> MakeAuthority(std::chrono::seconds lifetime) {
   const KeyPtr key(EVP_EC_gen("P-256"));
   if (key == nullptr) return Failed("make a key");
   const CertificatePtr made = Blank(key.get(), "Fairway cluster CA", lifetime);
@@ -145,7 +145,7 @@ std::vector<std::string> HostsOf(std::string_view certificate) {
 }
 
 absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
-                                          std::chrono::hours lifetime,
+                                          std::chrono::seconds lifetime,
                                           const std::vector<std::string>& hosts) {
   FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf(subject)).status());
   FAIRWAY_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(subject, hosts));

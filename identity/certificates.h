@@ -42,13 +42,13 @@ struct Certified {
 };
 
 // Makes a CA for one cluster. It may sign daemons' certificates only, no other CA's.
-absl::StatusOr<Certified> MakeAuthority(std::chrono::hours lifetime);
+absl::StatusOr<Certified> MakeAuthority(std::chrono::seconds lifetime);
 // Makes a daemon's key and its certificate, which `authority` signs. It begins an hour ago, for
 // clocks that differ. `hosts`: names and addresses by which web clients ask for it; daemons and
 // Fairway's clients look at none. INVALID_ARGUMENT: `authority` is no CA with its key, or one of
 // `hosts` is neither.
 absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
-                                          std::chrono::hours lifetime,
+                                          std::chrono::seconds lifetime,
                                           const std::vector<std::string>& hosts = {});
 // Those of a certificate (PEM); empty: it has none, or is none.
 std::vector<std::string> HostsOf(std::string_view certificate);

@@ -32,7 +32,7 @@ const Certified& CertificateFiles::authority() {
   return authority_;
 }
 
-TlsFiles CertificateFiles::Files(const Subject& subject, std::chrono::hours lifetime) {
+TlsFiles CertificateFiles::Files(const Subject& subject, std::chrono::seconds lifetime) {
   const Certified made = MakeCertificate(authority(), subject, lifetime).value();
   const std::string name = subject.role == Role::kController ? "controller" : subject.name;
   return {Write("ca.pem", authority().certificate), Write(name + ".pem", made.certificate),

@@ -22,7 +22,7 @@ class CertificateFiles {
   CertificateFiles& operator=(const CertificateFiles&) = delete;
 
   // Makes new files for the daemon, and replaces those that were there.
-  TlsFiles Files(const Subject& subject, std::chrono::hours lifetime = std::chrono::hours(1));
+  TlsFiles Files(const Subject& subject, std::chrono::seconds lifetime = std::chrono::hours(1));
   std::shared_ptr<TlsIdentity> Controller();
   std::shared_ptr<TlsIdentity> Worker(const std::string& name);
   const Certified& authority();

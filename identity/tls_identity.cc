@@ -3,8 +3,10 @@
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +23,7 @@ namespace fairway {
 namespace {
 
 constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr auto kWarnEvery = std::chrono::hours(24);
 constexpr off_t kLongestFile = 1 << 20;
 
 absl::StatusOr<std::string> ReadPem(const std::string& path) {
@@ -112,6 +115,31 @@ std::string FaultOfTime(X509* certificate) {
   return "";
 }
 
+// Why no CA of the file stands for the certificate: it has expired, or something between them is
+// missing.
+std::string WhyUnsigned(const TlsFiles& files, const std::vector<CertificatePtr>& authorities,
+                        const std::vector<CertificatePtr>& chain) {
+  for (const auto* const certificates : {&authorities, &chain}) {
+    for (size_t i = certificates == &chain ? 1 : 0; i < certificates->size(); ++i) {
+      X509* const issuer = (*certificates)[i].get();
+      const std::string fault = FaultOfTime(issuer);
+      const bool above = std::ranges::any_of(chain, [&](const CertificatePtr& one) {
+        return X509_check_issued(issuer, one.get()) == X509_V_OK;
+      });
+      if (above && !fault.empty()) {
+        return fmt::format("{}: a CA's certificate in {} {}", files.certificate,
+                           certificates == &authorities ? files.ca : files.certificate, fault);
+      }
+    }
+  }
+  char name[200] = "";
+  X509_NAME_oneline(X509_get_issuer_name(chain.back().get()), name, sizeof name);
+  return fmt::format(
+      "{}: none of the CAs in {} has signed it; it is signed by {}, whose certificate must be in "
+      "that file, or behind this one's",
+      files.certificate, files.ca, name);
+}
+
 // What is seen of the files from outside: when each, or its mode, was changed last.
 std::string LooksOf(const TlsFiles& files) {
   std::string out;
@@ -164,7 +192,11 @@ int OnVerified(int right, X509_STORE_CTX* verified) {
   auto fault = std::make_unique<std::string>(
       time.empty() ? fmt::format("{} is refused: {}; it must be signed by a CA in --tls-ca", whose,
                                  X509_verify_cert_error_string(X509_STORE_CTX_get_error(verified)))
-                   : fmt::format("{} {}", whose, time));
+                   : fmt::format("{} {}",
+                                 X509_STORE_CTX_get_error_depth(verified) > 0
+                                     ? "the certificate of the CA that signed its own"
+                                     : whose,
+                                 time));
   if (SSL_set_ex_data(connection, FaultIndex(), fault.get()) == 1) fault.release();
   return right;
 }
@@ -178,7 +210,6 @@ struct TlsIdentity::Loaded {
 };
 
 TlsIdentity::TlsIdentity(TlsFiles files, Role role) : files_(std::move(files)), role_(role) {}
-TlsIdentity::~TlsIdentity() = default;
 
 absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(const TlsFiles& files,
                                                                             Role role) {
@@ -222,7 +253,7 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
   if (SSL_CTX_build_cert_chain(
           context, SSL_BUILD_CHAIN_FLAG_UNTRUSTED | SSL_BUILD_CHAIN_FLAG_NO_ROOT) != 1) {
     TakeOpenSslError();
-    return InvalidArgument("{}: none of the CAs in {} has signed it", files.certificate, files.ca);
+    return InvalidArgument("{}", WhyUnsigned(files, authorities, chain));
   }
   ERR_clear_error();
   out->texts = TextsOf(authorities, chain, key.get());
@@ -233,8 +264,16 @@ absl::StatusOr<std::shared_ptr<TlsIdentity>> TlsIdentity::Load(TlsFiles files, R
   std::shared_ptr<TlsIdentity> out(new TlsIdentity(std::move(files), role));
   out->seen_ = LooksOf(out->files_);
   FAIRWAY_ASSIGN_OR_RETURN(out->loaded_, LoadFiles(out->files_, role));
-  out->looked_ = std::chrono::steady_clock::now();
   return out;
+}
+
+TlsIdentity::~TlsIdentity() {
+  {
+    const std::lock_guard lock(mu_);
+    ending_ = true;
+  }
+  end_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
 Subject TlsIdentity::subject() const {
@@ -242,14 +281,31 @@ Subject TlsIdentity::subject() const {
   return loaded_->subject;
 }
 
+void TlsIdentity::Watch() {
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+}
+
+void TlsIdentity::Run() {
+  ::pthread_setname_np(::pthread_self(), "fairway-tls");
+  std::unique_lock lock(mu_);
+  do {
+    lock.unlock();
+    TakeChanges();
+    WarnOfExpiry(std::chrono::steady_clock::now());
+    lock.lock();
+  } while (!end_.wait_for(lock, kLookEvery, [this] { return ending_; }));
+}
+
 void TlsIdentity::TakeChanges() {
-  const auto now = std::chrono::steady_clock::now();
-  if (now - looked_ < kLookEvery) return;
-  looked_ = now;
   std::string looks = LooksOf(files_);
   if (looks == seen_ && fault_.empty()) return;
   seen_ = std::move(looks);
   auto fresh = LoadFiles(files_, role_);
+  const Subject present = subject();
+  if (fresh.ok() && (*fresh)->subject != present) {
+    fresh = InvalidArgument("{}: is the certificate of {}, and this is {}", files_.certificate,
+                            Described((*fresh)->subject), Described(present));
+  }
   if (!fresh.ok()) {  // which may pass by itself: a certificate may become valid later
     std::string fault = Text(fresh.status());
     if (fault != fault_) spdlog::error("TLS: the files before stay in use: {}", fault);
@@ -257,23 +313,57 @@ void TlsIdentity::TakeChanges() {
     return;
   }
   fault_.clear();
+  warned_.reset();
+  const std::lock_guard lock(mu_);
   (*fresh)->texts.change = loaded_->texts.change + 1;
   loaded_ = *std::move(fresh);
   spdlog::info("TLS: {} has been replaced, and is used from now on", files_.certificate);
 }
 
+void TlsIdentity::WarnOfExpiry(std::chrono::steady_clock::time_point now) {
+  if (warned_ && now - *warned_ < kWarnEvery) return;
+  std::string certificate;
+  {
+    const std::lock_guard lock(mu_);
+    certificate = loaded_->texts.certificates;
+  }
+  warned_ = now;
+  const std::string warning = ExpiryWarning(certificate, std::chrono::system_clock::now());
+  if (!warning.empty()) spdlog::warn("TLS: {} {}", files_.certificate, warning);
+}
+
 TlsTexts TlsIdentity::Texts() {
   const std::lock_guard lock(mu_);
-  TakeChanges();
+  Watch();
   return loaded_->texts;
 }
 
 std::shared_ptr<ssl_ctx_st> TlsIdentity::Context() {
   const std::lock_guard lock(mu_);
-  TakeChanges();
+  Watch();
   SSL_CTX* const context = loaded_->context.get();
   SSL_CTX_up_ref(context);
   return {context, SSL_CTX_free};
+}
+
+std::string ExpiryWarning(std::string_view certificate, std::chrono::system_clock::time_point now) {
+  const CertificatePtr read = ReadCertificate(certificate);
+  if (read == nullptr) return "";
+  const ASN1_TIME* const end = X509_get0_notAfter(read.get());
+  std::unique_ptr<ASN1_TIME, OpenSslDeleter<ASN1_TIME_free>> present(
+      ASN1_TIME_set(nullptr, std::chrono::system_clock::to_time_t(now)));
+  const auto seconds = [end](const ASN1_TIME* from) {
+    int days = 0;
+    int rest = 0;
+    ASN1_TIME_diff(&days, &rest, from, end);
+    return int64_t{days} * 86400 + rest;
+  };
+  const int64_t left = seconds(present.get());
+  if (left <= 0 || left >= int64_t{30} * 86400 ||
+      3 * left >= seconds(X509_get0_notBefore(read.get())))
+    return "";
+  return fmt::format("expires on {}, in {}: replace it before (`fairway issue`)", TimeText(end),
+                     Seconds(0, static_cast<int>(left)));
 }
 
 absl::StatusOr<std::string> ReadAuthorities(const std::string& path) {

@@ -5,11 +5,14 @@
 #define FAIRWAY_IDENTITY_TLS_IDENTITY_H_
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/status.h"
 #include "identity/certificates.h"
@@ -36,7 +39,9 @@ struct TlsTexts {
 };
 
 // The present content of three files. Whoever replaces them changes what later connections use;
-// those that stand go on. Thread-safe.
+// those that stand go on. From the first connection on a thread of its own looks at them once a
+// second. If there is a fault then, or they name somebody else, the log says so once, and what was
+// read before goes on. It also warns before the certificate expires (ExpiryWarning). Thread-safe.
 class TlsIdentity {
  public:
   // INVALID_ARGUMENT names the file and the fault: it cannot be read, is no PEM, the key is of
@@ -48,8 +53,7 @@ class TlsIdentity {
   // Who this process is.
   Subject subject() const;
 
-  // For the next connection, of either side. Reads the files anew if one has changed; if there is a
-  // fault then, the log says so once, and what was read before goes on.
+  // For the next connection, of either side.
   std::shared_ptr<ssl_ctx_st> Context();
   // The same files for the next connection of a port that gRPC listens on.
   TlsTexts Texts();
@@ -58,17 +62,29 @@ class TlsIdentity {
   struct Loaded;
   TlsIdentity(TlsFiles files, Role role);
   static absl::StatusOr<std::unique_ptr<Loaded>> LoadFiles(const TlsFiles& files, Role role);
-  // With mu_ held.
+  // With mu_ held. Begins to look at the files.
+  void Watch();
+  // These three run on the thread that does.
+  void Run();
   void TakeChanges();
+  void WarnOfExpiry(std::chrono::steady_clock::time_point now);
 
   const TlsFiles files_;
   const Role role_;
   mutable std::mutex mu_;
-  std::unique_ptr<Loaded> loaded_;
+  std::unique_ptr<Loaded> loaded_;  // guarded by mu_
+  bool ending_ = false;             // the same
+  std::condition_variable end_;
+  // Of the thread.
   std::string seen_;   // what LooksOf said of the files when they were read last
   std::string fault_;  // of the files that replaced those in use; empty: none
-  std::chrono::steady_clock::time_point looked_;
+  std::optional<std::chrono::steady_clock::time_point> warned_;  // of the end of the certificate
+  std::thread thread_;
 };
+
+// What the log says of a certificate (PEM) that will expire soon: less than 30 days are left, and
+// less than a third of its time. Empty: that is not so, or it has expired.
+std::string ExpiryWarning(std::string_view certificate, std::chrono::system_clock::time_point now);
 
 // The certificates in the PEM file of a client, of the CAs that may sign the controller's.
 // INVALID_ARGUMENT: it cannot be read, or has none.

@@ -3,10 +3,15 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include "identity/files_for_test.h"
 #include "identity/openssl.h"
@@ -49,8 +54,9 @@ TEST_F(TlsIdentityTest, FaultsNameTheFileAndTheCure) {
   files.ca = "/dev/zero";
   EXPECT_EQ(Fault(files), "/dev/zero: is no regular file of at most 1 MiB");
   files.ca = files_.Write("other.pem", MakeAuthority(hours(1))->certificate);
-  EXPECT_EQ(Fault(files),
-            right.certificate + ": none of the CAs in " + files.ca + " has signed it");
+  EXPECT_EQ(Fault(files), right.certificate + ": none of the CAs in " + files.ca +
+                              " has signed it; it is signed by /CN=Fairway cluster CA, whose "
+                              "certificate must be in that file, or behind this one's");
 
   files = right;
   files.key = right.certificate;
@@ -110,6 +116,102 @@ TEST_F(TlsIdentityTest, FilesThatAreReplacedCountForTheNextConnection) {
   while (std::chrono::steady_clock::now() < open) EXPECT_EQ(serial(identity->Context()), second);
   ASSERT_EQ(::chmod(fresh.key.c_str(), 0600), 0);
   EXPECT_TRUE(changes(second));
+}
+
+// Waits for a line of the log.
+class TlsLog : public TlsIdentityTest {
+ protected:
+  TlsLog() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+  }
+  ~TlsLog() override { spdlog::set_default_logger(before_); }
+  bool Says(const std::string& text) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::chrono::steady_clock::now() < end) {
+      spdlog::default_logger()->flush();
+      if (log_.Text().find(text) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+ private:
+  // Which one thread writes and another reads.
+  class Lines : public std::stringbuf {
+   public:
+    std::string Text() {
+      const std::lock_guard lock(mutex_);
+      return str();
+    }
+
+   protected:
+    std::streamsize xsputn(const char* text, std::streamsize size) override {
+      const std::lock_guard lock(mutex_);
+      return std::stringbuf::xsputn(text, size);
+    }
+
+   private:
+    std::mutex mutex_;
+  };
+  struct Stream : std::ostream {
+    Stream() : std::ostream(&lines) {}
+    std::string Text() { return lines.Text(); }
+    Lines lines;
+  };
+  Stream log_;
+  const std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_F(TlsLog, FilesThatNameSomebodyElseAreNotTaken) {
+  const TlsFiles mine = files_.Files(kWorker);
+  const TlsFiles theirs = files_.Files({Role::kWorker, "w1"});
+  const auto identity = *TlsIdentity::Load(mine, Role::kWorker);
+  identity->Context();
+  const uint64_t change = identity->Texts().change;
+  std::filesystem::rename(theirs.key, mine.key);
+  std::filesystem::rename(theirs.certificate, mine.certificate);
+  EXPECT_TRUE(Says("the files before stay in use: " + mine.certificate +
+                   ": is the certificate of worker w1, and this is worker w0"));
+  EXPECT_EQ(identity->subject(), kWorker);
+  EXPECT_EQ(identity->Texts().change, change);
+  // The right ones are.
+  files_.Files(kWorker);
+  EXPECT_TRUE(Says("has been replaced, and is used from now on"));
+}
+
+TEST_F(TlsLog, ACertificateThatExpiresSoonIsToldOfWithoutAnyConnection) {
+  const Certified made = *MakeCertificate(files_.authority(), kWorker, hours(24));
+  const auto after = [&](hours since) {
+    return ExpiryWarning(made.certificate, std::chrono::system_clock::now() + since);
+  };
+  EXPECT_EQ(after(hours(0)), "");
+  EXPECT_EQ(after(hours(15)), "");
+  EXPECT_THAT(after(hours(16)), testing::AllOf(testing::StartsWith("expires on "),
+                                               HasSubstr(": replace it before (`fairway issue`)")));
+  EXPECT_THAT(after(hours(19)), HasSubstr("in 5 hours"));
+  EXPECT_EQ(after(hours(25)), "");
+  const Certified year = *MakeCertificate(files_.authority(), kWorker, hours(24 * 365));
+  const auto in_a_year = [&](int days) {
+    return ExpiryWarning(year.certificate, std::chrono::system_clock::now() + hours(24 * days));
+  };
+  EXPECT_EQ(in_a_year(334), "");
+  EXPECT_THAT(in_a_year(336), HasSubstr("in 29 days"));
+  const TlsFiles soon = files_.Files(kWorker, std::chrono::minutes(20));
+  const auto identity = *TlsIdentity::Load(soon, Role::kWorker);
+  identity->Context();
+  EXPECT_TRUE(Says("TLS: " + soon.certificate + " expires on "));
+  EXPECT_EQ(ExpiryWarning("garbage", std::chrono::system_clock::now()), "");
+}
+
+TEST_F(TlsIdentityTest, ACaThatHasExpiredIsToldAsThat) {
+  const Certified expired = *MakeAuthority(hours(-5));
+  const Certified made = *MakeCertificate(expired, kWorker, hours(24));
+  const TlsFiles files{files_.Write("ca.pem", expired.certificate),
+                       files_.Write("w0.pem", made.certificate), files_.Write("w0.key", made.key)};
+  EXPECT_THAT(Fault(files, Role::kWorker),
+              testing::AllOf(testing::StartsWith(files.certificate + ": a CA's certificate in " +
+                                                 files.ca + " has expired on "),
+                             HasSubstr(", 5 hours ago by this host's clock")));
 }
 
 }  // namespace

@@ -153,7 +153,30 @@ TEST_F(TlsLinks, ACutIsNotAnEnd) {
   accepted_[1]->on_closed = [&](const absl::Status& why) { closed = why; };
   link_ = nullptr;  // the connection ends without a word
   ASSERT_TRUE(RunUntil(loop_, [&] { return closed.has_value(); }));
-  EXPECT_EQ(closed->code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(closed->code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(TlsLinks, AWorkerWhoseCertificateIsRefusedIsToldSo) {
+  Listen({files_.Controller(), Role::kWorker});
+  // It believes the controller, but its own certificate is of another CA.
+  const TlsFiles mine = others_.Files(kWorker);
+  const auto worker = Load(
+      {files_.Write("both.pem", files_.authority().certificate + others_.authority().certificate),
+       mine.certificate, mine.key},
+      Role::kWorker);
+  std::optional<absl::Status> closed;
+  ConnectTcp(loop_, address(), seconds(10),
+             [&](absl::StatusOr<std::unique_ptr<Link>> link) {
+               ASSERT_TRUE(link.ok()) << link.status();  // as far as it knows
+               link_ = *std::move(link);
+               link_->on_frame = [](const Frame&) {};
+               link_->on_closed = [&](const absl::Status& why) { closed = why; };
+             },
+             {worker, Role::kController});
+  ASSERT_TRUE(RunUntil(loop_, [&] { return closed.has_value(); }));
+  EXPECT_THAT(Text(*closed), AllOf(HasSubstr("the other end refuses this one's certificate"),
+                                   HasSubstr("unknown ca"), HasSubstr("its log says why")));
+  EXPECT_THAT(log_.str(), HasSubstr("the certificate of worker w0 is refused"));
 }
 
 // OpenSSL's own shutdown fails when the peer still sends; then nothing more is read, and the close

@@ -3,6 +3,8 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -12,6 +14,7 @@
 #include <utility>
 
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/error.hpp>
 
 #include "base/crc32c.h"
 
@@ -21,6 +24,20 @@ namespace {
 using boost::system::error_code;
 
 constexpr std::chrono::seconds kLinger{2};
+
+// In TLS 1.3 a client has shaken hands before the server has looked at its certificate.
+std::string ReadFault(const error_code& error) {
+  if (error.category() != boost::asio::error::get_ssl_category()) return error.message();
+  const int alert = ERR_GET_REASON(static_cast<unsigned long>(error.value())) -  // NOLINT
+                    SSL_AD_REASON_OFFSET;
+  const bool about_certificate =
+      (alert >= SSL_AD_NO_CERTIFICATE && alert <= SSL_AD_ACCESS_DENIED) ||
+      alert == SSL_AD_CERTIFICATE_REQUIRED;
+  if (!about_certificate) return error.message();
+  return fmt::format(
+      "the other end refuses this one's certificate (--tls-certificate): {}; its log says why",
+      error.message());
+}
 
 }  // namespace
 
@@ -91,11 +108,14 @@ void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
     if (error == boost::asio::error::eof) {
       return Fail(Error(absl::StatusCode::kUnavailable, "{} ended within a frame", peer_));
     }
+    // The kernel ends the connections of a process that is killed; TLS does not.
+    if (error == boost::asio::ssl::error::stream_truncated && !in_payload_ && in_begin_ == in_end_)
+      return Fail(Error(absl::StatusCode::kAborted, "{} ended without a word", peer_));
     const bool silent = error == boost::asio::error::timed_out ||
                         error == boost::asio::error::host_unreachable ||
                         error == boost::asio::error::network_unreachable;
     return Fail(Error(silent ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable,
-                      "link to {}: {}", peer_, error.message()));
+                      "link to {}: {}", peer_, ReadFault(error)));
   }
   if (finishing_) {
     in_begin_ = in_end_ = 0;

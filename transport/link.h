@@ -70,6 +70,8 @@ class Link {
 
   // Set both before control returns to the loop. `on_closed` comes once: with OK after an orderly
   // end, else with the cause (bad magic, version, checksum, a frame over the limit, a reset).
+  // ABORTED: the end came between two frames and without a word of TLS, as when a process is
+  // killed.
   std::function<void(Frame)> on_frame;
   std::function<void(absl::Status)> on_closed;
 };

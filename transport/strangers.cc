@@ -61,22 +61,25 @@ size_t Strangers::OfNetwork(std::string_view peer) const {
   return network == by_network_.end() ? 0 : network->second.size();
 }
 
-double Pace::LeftAt(const Network& network, std::chrono::steady_clock::time_point now) {
-  const double seconds = std::chrono::duration<double>(now - network.at).count();
-  return std::min(kAtOnce, network.left + kASecond * std::max(seconds, 0.0));
+double Pace::LeftAt(const Count& count, double per_second, double most,
+                    std::chrono::steady_clock::time_point now) {
+  const double seconds = std::chrono::duration<double>(now - count.at).count();
+  return std::min(most, count.left + per_second * std::max(seconds, 0.0));
 }
 
 bool Pace::Take(std::string_view peer, std::chrono::steady_clock::time_point now) {
+  const auto left_of = [now](const Count& count) { return LeftAt(count, kASecond, kAtOnce, now); };
   if (networks_.size() >= kMostNetworks) {
-    std::erase_if(networks_,
-                  [&](const auto& entry) { return LeftAt(entry.second, now) >= kAtOnce; });
+    std::erase_if(networks_, [&](const auto& entry) { return left_of(entry.second) >= kAtOnce; });
     // Whoever has so many networks is not slowed down by counting them.
     if (networks_.size() >= kMostNetworks) networks_.clear();
   }
-  Network& network = networks_.try_emplace(NetworkOf(peer), Network{kAtOnce, now}).first->second;
-  const double left = LeftAt(network, now);
-  if (left < 1) return false;
+  Count& network = networks_.try_emplace(NetworkOf(peer), Count{kAtOnce, now}).first->second;
+  const double left = left_of(network);
+  const double all = LeftAt(all_, 2 * kASecond, 2 * kAtOnce, now);
+  if (left < 1 || (all < 1 && left < kAtOnce - kFew)) return false;
   network = {left - 1, now};
+  all_ = {std::max(all - 1, 0.0), now};
   return true;
 }
 

@@ -54,25 +54,30 @@ class Strangers {
   std::map<std::string, std::map<uint64_t, std::map<uint64_t, One>::iterator>> by_network_;
 };
 
-// How many handshakes each network may begin: kASecond, and kAtOnce before that counts. Each takes
-// about a millisecond of a thread. Not thread-safe.
+// How many handshakes may begin at a port. Each takes about a millisecond of a thread, perhaps of
+// one that has other work. A network begins kASecond, and kAtOnce before that counts. All together
+// begin twice as many; beyond that only networks go on that have begun few. Not thread-safe.
 class Pace {
  public:
   static constexpr double kASecond = 128;
   static constexpr double kAtOnce = 256;
+  static constexpr double kFew = 8;
+  static constexpr std::string_view kRefusal = "its network begins too many handshakes a second";
 
   // Whether `peer` may begin one now, which then counts.
   bool Take(std::string_view peer, std::chrono::steady_clock::time_point now);
 
  private:
-  struct Network {
+  struct Count {
     double left = kAtOnce;
     std::chrono::steady_clock::time_point at;  // when that was so
   };
   static constexpr size_t kMostNetworks = 4096;
-  static double LeftAt(const Network& network, std::chrono::steady_clock::time_point now);
+  static double LeftAt(const Count& count, double per_second, double most,
+                       std::chrono::steady_clock::time_point now);
 
-  std::map<std::string, Network> networks_;  // those that began one lately
+  std::map<std::string, Count> networks_;  // those that began one lately
+  Count all_{2 * kAtOnce, {}};
 };
 
 // Says in the log who is refused: a line a second at most, with the number of those that had none.

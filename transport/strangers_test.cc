@@ -83,6 +83,17 @@ TEST(PaceTest, ANetworkBeginsSoManyASecond) {
   EXPECT_EQ(begun, Pace::kAtOnce);
 }
 
+TEST(PaceTest, AllTogetherBeginTwiceAsManyAndThoseWhoBeganFewGoOn) {
+  Pace pace;
+  const auto now = std::chrono::steady_clock::time_point() + std::chrono::hours(1);
+  int begun = 0;
+  for (int network = 0; network < 3; ++network) {
+    while (pace.Take(fmt::format("6.6.6.{}:1", network), now)) ++begun;
+  }
+  EXPECT_NEAR(begun, 2 * Pace::kAtOnce, Pace::kFew + 1);
+  for (int i = 0; i < Pace::kFew; ++i) EXPECT_TRUE(pace.Take("1.1.1.1:1", now)) << i;
+}
+
 TEST(PaceTest, ManyNetworksAreForgottenInTime) {
   Pace pace;
   auto now = std::chrono::steady_clock::time_point();

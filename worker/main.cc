@@ -133,7 +133,7 @@ const std::set<std::string> kReloaded = {"log-level"};
 // Reads the settings file again, and applies what of it can change while the process runs.
 void Reload(WorkerSettings& settings, Supervisor& supervisor) {
   WorkerSettings fresh{.flags = {}, .args = settings.args, .values = {}};
-  if (!TakeReload(Read(&fresh), settings.values, fresh.values, kReloaded)) return;
+  if (!TakeReload(Read(&fresh, Reading::kReload), settings.values, fresh.values, kReloaded)) return;
   supervisor.SetLogLevel(fresh.flags.log_level);
 }
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -195,10 +199,10 @@ absl::Status CheckFlags(const WorkerFlags& flags) {
   if (flags.island.empty())
     return InvalidArgument("--island is empty; expected a name, as island0");
   FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
-  FAIRWAY_ASSIGN_OR_RETURN(const auto tls, LoadTls(flags.tls, Role::kWorker));
   for (const auto& [flag, at] :
        {std::pair("--data-bind", &flags.data_bind), std::pair("--relay-bind", &flags.relay_bind)}) {
-    if (tls != nullptr || at->empty()) continue;
+    // Compile processes listen nowhere, and get no certificate.
+    if (!flags.tls.certificate.empty() || at->empty() || flags.role == "compiler") continue;
     FAIRWAY_RETURN_IF_ERROR(
         Annotate(CheckPlainBind(SplitHostPort(*at)->first), fmt::format("{}={}", flag, *at)));
   }
@@ -206,16 +210,27 @@ absl::Status CheckFlags(const WorkerFlags& flags) {
   return flags.plugin.empty() ? absl::OkStatus() : PjrtConfigOf(flags).status();
 }
 
+// What the settings name, before anything uses it: `fairway config check` is to find all faults.
+absl::Status CheckPlugin(const WorkerFlags& flags) {
+  if (flags.runtime != "pjrt") return absl::OkStatus();
+  FAIRWAY_RETURN_IF_ERROR(PjrtConfigOf(flags).status());
+  if (::access(flags.plugin.c_str(), R_OK) == 0) return absl::OkStatus();
+  return InvalidArgument("--plugin={}: cannot be read: {}", flags.plugin, std::strerror(errno));
+}
+
 }  // namespace
 
-Config::Outcome Read(WorkerSettings* settings) {
+Config::Outcome Read(WorkerSettings* settings, Reading reading) {
   WorkerFlags& flags = settings->flags;
   Config config(kProgram, kDescription);
   DeclareFlags(config, flags);
   config.Check([&] {
     if (!flags.gpus.empty() && config.source("devices") == Config::Source::kDefault)
       flags.devices = 1 + static_cast<int>(std::count(flags.gpus.begin(), flags.gpus.end(), ','));
-    return CheckFlags(flags);
+    FAIRWAY_RETURN_IF_ERROR(CheckFlags(flags));
+    if (reading == Reading::kReload) return absl::OkStatus();
+    FAIRWAY_RETURN_IF_ERROR(LoadTls(flags.tls, Role::kWorker).status());
+    return config.only_prints() ? CheckPlugin(flags) : absl::OkStatus();
   });
   Config::Outcome outcome = config.Parse(settings->args, Config::ProcessEnvironment);
   settings->values = config.Values();

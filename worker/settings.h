@@ -59,8 +59,12 @@ struct WorkerSettings {
   std::map<std::string, std::string> values;  // Config::Values
 };
 
+enum class Reading : uint8_t {
+  kStart,   // what they name must be there
+  kReload,  // by a daemon that runs, and has read the files that they name
+};
 // Reads the settings that `settings->args`, the environment and the settings file have.
-Config::Outcome Read(WorkerSettings* settings);
+Config::Outcome Read(WorkerSettings* settings, Reading reading = Reading::kStart);
 
 // Returns whether compile processes are told their target instead of asking a client of their own.
 bool CompilesForTarget(const WorkerFlags& flags);

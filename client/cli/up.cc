@@ -359,6 +359,27 @@ absl::Status CheckFlags(const UpFlags& flags) {
   return absl::OkStatus();
 }
 
+// The plugin that the workers load; empty: their runtime needs none.
+absl::StatusOr<std::string> PluginOf(const UpFlags& flags) {
+  if (flags.runtime != "pjrt") return "";
+  if (flags.plugin_kind != "cpu" && flags.plugin_kind != "cuda")
+    return InvalidArgument("--plugin-kind is '{}', not cpu or cuda", flags.plugin_kind);
+  if (flags.plugin_kind == "cuda" && flags.plugin.empty()) {
+    return InvalidArgument(
+        "--plugin-kind cuda takes --plugin PATH: xla_cuda_plugin.so of the package "
+        "jax-cuda13-pjrt, say");
+  }
+  const std::string plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
+  if (plugin.empty()) {
+    return InvalidArgument(
+        "no PJRT plugin found: `pip install xla-cpu-pjrt` brings the one for CPUs to the Python "
+        "environment of this command; or give --plugin PATH");
+  }
+  if (::access(plugin.c_str(), R_OK) != 0)
+    return InvalidArgument("cannot read the plugin {}", plugin);
+  return plugin;
+}
+
 }  // namespace
 
 int RunUp(int argc, const char* const* argv) {
@@ -366,29 +387,14 @@ int RunUp(int argc, const char* const* argv) {
   Config config("fairway up",
                 "Starts a cluster on this host: a controller and the workers of each island.");
   AddFlags(config, flags);
-  config.Check([&] { return CheckFlags(flags); });
+  std::string plugin;
+  config.Check([&]() -> absl::Status {
+    FAIRWAY_RETURN_IF_ERROR(CheckFlags(flags));
+    FAIRWAY_ASSIGN_OR_RETURN(plugin, PluginOf(flags));
+    return absl::OkStatus();
+  });
   if (const auto code = config.Parse(argc, argv)) return *code;
   ::unsetenv("FAIRWAY_CONFIG");  // the daemons of this cluster get flags
-  const auto usage = [](std::string_view text) {
-    fmt::print(stderr, "fairway up: {}\n", text);
-    return kExitUsage;
-  };
-  std::string plugin;
-  if (flags.runtime == "pjrt") {
-    if (flags.plugin_kind != "cpu" && flags.plugin_kind != "cuda")
-      return usage(fmt::format("--plugin-kind is '{}', not cpu or cuda", flags.plugin_kind));
-    if (flags.plugin_kind == "cuda" && flags.plugin.empty())
-      return usage(
-          "--plugin-kind cuda takes --plugin PATH: xla_cuda_plugin.so of the package "
-          "jax-cuda13-pjrt, say");
-    plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
-    if (plugin.empty())
-      return usage(
-          "no PJRT plugin found: `pip install xla-cpu-pjrt` brings the one for CPUs to the Python "
-          "environment of this command; or give --plugin PATH");
-    if (::access(plugin.c_str(), R_OK) != 0)
-      return usage(fmt::format("cannot read the plugin {}", plugin));
-  }
   if (flags.detach) return RunDetached(flags, plugin);
   InitLogging({.component = "up", .island = {}, .worker = {}}, "info");
   return RunCluster(flags, plugin, [](const std::string&) {});

@@ -243,9 +243,10 @@ void WorkerHub::PulseEnded(Peer& pulse, const absl::Status& status) {
   if (status.code() == absl::StatusCode::kDeadlineExceeded)
     return HostSilent(pulse.worker, fmt::format("its host {} acknowledged nothing for {:.0f} s",
                                                 record.host, Seconds(kHostSilence)));
-  // Nothing is sent on it, so the end of its process closes it in order. Its process never does:
-  // it leaves a pulse that another replaces to OnPulse.
-  if (!status.ok() || Planted(Bug::kDeathIsCut))
+  // Nothing is sent on it, so the end of its process closes it in order, though without a word of
+  // TLS. Its process never does: it leaves a pulse that another replaces to OnPulse.
+  const bool process_ended = status.ok() || status.code() == absl::StatusCode::kAborted;
+  if (!process_ended || Planted(Bug::kDeathIsCut))
     pulse_cut_until_[pulse.worker] = now_() + options_.link_grace;
   LoseIfAlone(pulse.worker);
 }

@@ -176,6 +176,17 @@ TEST_F(LivenessTest, APulseThatEndsOtherwiseSaysNothing) {
   EXPECT_THAT(hub_.Supervisors(), ElementsAre("w0"));
 }
 
+// With TLS the end of a killed process is no orderly one, and still an end.
+TEST_F(LivenessTest, AWorkerThatIsKilledIsTakenForOneThatIsGone) {
+  Seen& pulse = ConnectPulse("w0");
+  const absl::Status killed = absl::AbortedError("it ended without a word");
+  supervisor_->link->on_closed(killed);
+  executor_->link->on_closed(killed);
+  EXPECT_THAT(lost_, IsEmpty());
+  pulse.link->on_closed(killed);
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("its worker went away too")));
+}
+
 TEST_F(LivenessTest, OnlyTheLatestPulseOfAWorkerCounts) {
   Seen& old = ConnectPulse("w0");
   ConnectPulse("w0");

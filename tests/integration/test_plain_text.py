@@ -12,7 +12,7 @@ import pytest
 
 from cluster import BIN, wait_for
 from test_settings import Daemon, run
-from test_tls import make, tls_of, user_of
+from test_tls import PROGRAM, make, tls_of, user_of
 
 NOBODY = 65534
 CURE = "make some with `fairway init DIRECTORY` and give them by --tls-ca, --tls-certificate and --tls-key"
@@ -41,23 +41,28 @@ def test_up_is_for_this_host():
 
 
 def test_with_certificates_it_listens_where_it_is_told(tmp_path):
-    make(tmp_path / "cluster", "w0")
+    make(tmp_path / "cluster", "w0", "w1")
     controller = Daemon(tmp_path / "controller.log", "fairway-controller", "--config",
                         str(tmp_path / "cluster" / "fairway.toml"), "--bind=0.0.0.0", "--port=0", "--http-port=0",
                         "--link-port=0", "--data-port=0")
-    worker = None
+    workers = []
     try:
         said = controller.wait("listening on")
         assert "0.0.0.0 (reachable from other hosts; by TLS" in said
         grpc, http, link = re.search(r"clients (\d+), HTTP (\d+), workers (\d+)", said).groups()
-        worker = Daemon(tmp_path / "worker.log", "fairway-worker", "--name=w0", "--runtime=host",
-                        f"--controller=127.0.0.1:{link}", "--data-bind=0.0.0.0:0", "--advertise-host=127.0.0.1",
-                        *tls_of(tmp_path / "cluster", "w0"))
-        controller.wait("islands up: 1")
-        status = run("fairway", "status", "--controller", f"127.0.0.1:{grpc}", *user_of(tmp_path / "cluster"))
+        for number in (0, 1):
+            workers.append(Daemon(
+                tmp_path / f"w{number}.log", "fairway-worker", f"--name=w{number}", f"--island=island{number}",
+                "--runtime=host", "--devices=2", f"--controller=127.0.0.1:{link}", "--data-bind=0.0.0.0:0",
+                "--advertise-host=127.0.0.1", *tls_of(tmp_path / "cluster", f"w{number}")))
+        controller.wait("islands up: 2")
+        client = ["--controller", f"127.0.0.1:{grpc}", *user_of(tmp_path / "cluster")]
+        ran = run("fairway", "run", str(PROGRAM), *client, "--arg", "x=1.5")
+        assert ran.returncode == 0, ran.stderr  # compile processes get the flag, and no certificate
+        status = run("fairway", "status", *client)
         assert f"metrics https://0.0.0.0:{http}/metrics" in status.stdout
     finally:
-        if worker is not None:
+        for worker in workers:
             worker.stop()
         controller.stop()
 

@@ -50,11 +50,11 @@ def certificates(tmp_path_factory):
 class Secured:
     """A controller with TLS, and the workers that a test starts."""
 
-    def __init__(self, certificates, folder):
+    def __init__(self, certificates, folder, *flags):
         self.folder, self.daemons = folder, []
         self.controller = self.start("controller", "fairway-controller", "--config",
                                      f"{certificates}/fairway.toml", "--port=0", "--http-port=0",
-                                     "--link-port=0", "--data-port=0")
+                                     "--link-port=0", "--data-port=0", *flags)
         said = self.controller.wait("listening on")
         self.port, self.link = (int(said.partition(f"{word} ")[2].partition(",")[0])
                                 for word in ("clients", "workers"))
@@ -194,6 +194,61 @@ def test_a_worker_with_tls_is_told_that_its_controller_has_none(certificates, tm
     finally:
         worker.stop()
         controller.stop()
+
+
+def test_a_fault_in_the_files_of_tls_keeps_no_other_setting_from_changing(tmp_path):
+    make(tmp_path / "cluster")
+    settings = tmp_path / "cluster" / "fairway.toml"
+    with settings.open("a") as file:
+        file.write("port = 0\nhttp-port = 0\nlink-port = 0\ndata-port = 0\n")
+    controller = Daemon(tmp_path / "controller.log", "fairway-controller", "--config", str(settings))
+    try:
+        controller.wait("listening on")
+        (tmp_path / "cluster" / "controller.key").write_text("garbage")
+        with settings.open("a") as file:
+            file.write("log-level = 'debug'\n")
+        assert "settings read again; changed: log-level from 'info' to 'debug'" in controller.reload()[0]["msg"]
+        assert run("fairway", "config", "check", str(settings)).returncode == 1
+    finally:
+        controller.stop()
+
+
+def test_a_worker_whose_certificate_is_refused_says_so_once(secured, certificates, tmp_path):
+    """It believes the controller, and the controller does not believe it: in TLS 1.3 only its first reading tells."""
+    other, both = tmp_path / "other", tmp_path / "both.pem"
+    make(other, "w0")
+    both.write_text((certificates / "ca.pem").read_text() + (other / "ca.pem").read_text())
+    worker = secured.worker("w0", "island0", f"--tls-ca={both}", *tls_of(other, "w0")[1:])
+    said = worker.wait("refuses this one's certificate (--tls-certificate)", "supervisor")
+    assert "unknown ca" in said and "its log says why" in said
+    refusals = "the certificate of worker w0 is refused"
+
+    def refused():
+        return [line for line in secured.controller.lines() if refusals in line["msg"]]
+
+    wait_for(lambda: len(refused()) > 1, "it to come again")
+    told = [line for line in worker.lines() if "refuses this one's certificate" in line["msg"]]
+    assert len([line for line in told if line["component"] == "supervisor"]) == 1, told
+
+
+def test_a_worker_that_is_killed_is_told_of_at_once(certificates, tmp_path):
+    """Its connections end without a word of TLS. With a grace of an hour nothing else tells of its end."""
+    cluster = Secured(certificates, tmp_path, "--link-grace=1h")
+    try:
+        worker = cluster.worker("w0", "island0", *tls_of(certificates, "w0"))
+        cluster.controller.wait("islands up: 1")
+        wait_for(lambda: connections(cluster.link) >= 3, "the executor's link, the supervisor's, and its pulse")
+        worker.process.kill()
+        worker.process.wait()
+        cluster.controller.wait("the executor of worker w0 (island0) was lost")
+    finally:
+        cluster.controller.stop()
+
+
+def connections(port):
+    shown = subprocess.run(["ss", "-Htn", "state", "established", f"( sport = :{port} )"],
+                           capture_output=True, text=True, check=True).stdout
+    return len(shown.splitlines())
 
 
 def executor_of(secured):

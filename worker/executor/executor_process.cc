@@ -361,7 +361,7 @@ void ExecutorProcess::OnLinkEnd(const std::string& why, bool cut) {
 }
 
 void ExecutorProcess::EndRegistration(const std::string& why) {
-  if (!draining_) spdlog::warn("registration ends: {}", why);
+  if (!draining_ && link_.end_is_news()) spdlog::warn("registration ends: {}", why);
   if (client_calls_ != nullptr)
     client_calls_->Close(absl::UnavailableError("the executor lost its controller: " + why));
   registration_.End();

@@ -80,6 +80,7 @@ void ControllerLink::OnFrame(const Frame& frame) {
 
 void ControllerLink::StartHeartbeats(int64_t interval_ms, int64_t deadline_ms) {
   life_.Registered(interval_ms, deadline_ms);
+  last_end_.clear();
   Beat(connection_);
 }
 
@@ -115,6 +116,9 @@ void ControllerLink::End(const std::string& why, bool cut) {
   // Posted, because this may be a callback of the link itself.
   loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
   ++connection_;
+  life_.Ended();
+  end_is_news_ = why != last_end_;
+  last_end_ = why;
   handler_.on_end(why, cut);
 }
 

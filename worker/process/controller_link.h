@@ -58,6 +58,8 @@ class ControllerLink {
   // Sends the queued messages, then closes; then on_end comes.
   void Close();
 
+  // Whether the end that on_end tells of is none that was told before, since a registration held.
+  bool end_is_news() const { return end_is_news_; }
   bool connected() const { return link_ != nullptr; }
   size_t queued_bytes() const { return link_ == nullptr ? 0 : link_->queued_bytes(); }
   // A number that grows with each connection and with its end. It fences answers of an earlier one.
@@ -79,6 +81,8 @@ class ControllerLink {
   uint64_t connection_ = 0;
   uint64_t dial_ = 0;  // fences what an earlier Connect began
   bool failure_logged_ = false;
+  bool end_is_news_ = true;
+  std::string last_end_;  // why the connection before ended; empty: a registration has held since
 };
 
 }  // namespace fairway

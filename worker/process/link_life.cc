@@ -13,15 +13,20 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLastPause{1000};
+// Whoever is refused so often is most likely refused again.
+constexpr int kManyEnds = 10;
+constexpr milliseconds kRefusedPause{10'000};
 
 }  // namespace
 
 milliseconds LinkLife::NextPause() {
-  return std::exchange(pause_, std::clamp(2 * pause_, kFirstPause, kLastPause));
+  const milliseconds pause = std::exchange(pause_, std::clamp(2 * pause_, kFirstPause, kLastPause));
+  return ended_ > kManyEnds ? kRefusedPause : pause;
 }
 
 void LinkLife::Registered(int64_t interval_ms, int64_t deadline_ms) {
   pause_ = kFirstPause;
+  ended_ = 0;
   interval_ = milliseconds(std::clamp<int64_t>(interval_ms, 1, 3600000));
   deadline_ = milliseconds(std::clamp<int64_t>(deadline_ms, 10, 24 * 3600000));
   beats_ = 0;

@@ -23,8 +23,10 @@ class LinkLife {
       : stalled_after_(stalled_after) {}
 
   // Returns the pause before the next attempt to connect: none at first, then one that doubles
-  // until a registration holds.
+  // until a registration holds. Once many connections have ended without one, a longer one.
   Milliseconds NextPause();
+  // A connection has ended.
+  void Ended() { ++ended_; }
 
   // Something has come from the controller.
   void Heard(Time now) { heard_ = now; }
@@ -51,6 +53,7 @@ class LinkLife {
  private:
   const Milliseconds stalled_after_;
   Milliseconds pause_{0};  // before the next attempt
+  int ended_ = 0;          // connections since a registration held
   Milliseconds interval_{0};
   Milliseconds deadline_{0};
   bool stalled_ = false;  // its silence has been told

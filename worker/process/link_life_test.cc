@@ -20,6 +20,17 @@ TEST(LinkLifeTest, PausesDoubleUntilARegistrationHolds) {
   EXPECT_EQ(life.NextPause(), milliseconds(20));
 }
 
+TEST(LinkLifeTest, WhoIsRefusedAgainAndAgainComesLessOften) {
+  LinkLife life;
+  for (int i = 0; i < 11; ++i) {
+    EXPECT_LE(life.NextPause(), seconds(1));
+    life.Ended();
+  }
+  EXPECT_EQ(life.NextPause(), seconds(10));
+  life.Registered(500, 10000);
+  EXPECT_EQ(life.NextPause(), milliseconds(20));
+}
+
 TEST(LinkLifeTest, ASilentControllerIsToldOnceAsStalledAndGivenUpAfterTheDeadline) {
   LinkLife life(seconds(3));
   life.Heard(seconds(1));

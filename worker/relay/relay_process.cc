@@ -130,7 +130,7 @@ void RelayProcess::OnLogFrame(const std::string& frame) {
 }
 
 void RelayProcess::OnLinkEnd(const std::string& why) {
-  spdlog::warn("link to {} ended: {}", config_.controller, why);
+  if (link_.end_is_news()) spdlog::warn("link to {} ended: {}", config_.controller, why);
   core_.Stop();
   parent_.Follow({});
   link_.Connect();

@@ -197,7 +197,7 @@ void Supervisor::OnLinkEnd(const std::string& why) {
   registered_ = false;  // the pulse stays: it says that this process lives
   account_.LinkEnded();
   if (exit_code_.has_value()) return loop_.Stop();
-  spdlog::warn("link to {} ended: {}", config_.controller, why);
+  if (link_.end_is_news()) spdlog::warn("link to {} ended: {}", config_.controller, why);
   link_.Connect();
 }
 
