@@ -157,6 +157,59 @@ TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMe
   actions.cluster = &cluster;
 }
 
+// Of several sessions that are due a tick judges one at least. Those whose work will free memory
+// get another grace, which is over before the ticks have come to all others.
+TEST(CutTurnsTest, SessionsThatAreDueAgainKeepNobodyFromBeingJudged) {
+  constexpr uint64_t kBusy = 5;
+  Recorder actions;
+  ClusterOptions options;
+  options.turn_units = 1;
+  Cluster cluster(options, &actions);
+  actions.cluster = &cluster;
+  const auto turns = [&] {
+    while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
+  };
+  const ExecutorId a = cluster.fleet().ExecutorUp(Worker("wa", "ia", kBusy, 1024)).value();
+  const ExecutorId b = cluster.fleet().ExecutorUp(Worker("wb", "ib", 1, 1024)).value();
+  uint64_t codes = 0;
+  const auto run = [&](SessionId session, int32_t device, int64_t elements, uint64_t result) {
+    ExecutableSpec spec;
+    spec.id = ExecutableId(++codes);
+    spec.name = "f";
+    spec.island = IslandId(device < static_cast<int32_t>(kBusy) ? 1 : 2);
+    spec.devices = {cluster.sessions().Devices(session)[device].device};
+    spec.outputs = {F32({elements})};
+    cluster.executables().Define(spec);
+    const uint64_t code = cluster.executables().Bind(session, 0, spec.id, {device}).value();
+    ASSERT_TRUE(cluster.executables().Execute(session, code, {}, {}, {result}).ok());
+    turns();
+    Report installed;
+    installed.installed.push_back({spec.id, absl::OkStatus()});
+    cluster.fleet().OnReport(spec.island == IslandId(1) ? a : b, Incarnation(7), installed);
+    turns();
+  };
+  for (uint64_t i = 0; i < kBusy; ++i) {
+    const SessionId session = actions.Open(cluster);
+    run(session, static_cast<int32_t>(i), 200, 1);  // is under way for ever
+    run(session, static_cast<int32_t>(i), 200, 2);
+  }
+  const SessionId stuck = actions.Open(cluster);
+  run(stuck, kBusy, 200, 1);
+  Report ended;
+  ended.finished = {actions.seq.at({b, NodeId(2 * kBusy + 1)})};
+  cluster.fleet().OnReport(b, Incarnation(7), ended);
+  turns();
+  run(stuck, kBusy, 200, 2);
+  cluster.arrays().Watch(stuck, 7, {2});
+  std::string told;
+  for (int64_t now = 0; now < 20'000; now += 500) {
+    cluster.Tick(now);
+    turns();
+    for (const std::string& line : actions.Take()) told += line + "\n";
+  }
+  EXPECT_THAT(told, testing::HasSubstr("watched 7: RESOURCE_EXHAUSTED"));
+}
+
 // A turn may end between a failure and its consequences, and islands launch in between.
 TEST(CutTurnsTest, NothingIsLaunchedBeforeItHasHeardHowItsInputsEnded) {
   Recorder actions;

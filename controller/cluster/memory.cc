@@ -297,9 +297,11 @@ void Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
   if (!live_ && !due.empty()) judged_up_to_ = due.back().before;
   bool any = false;
   for (const auto& [before, id, session] : due) {
-    if (std::exchange(any, true) && s.units >= until) return;  // the next tick goes on
     Island& island = s.islands.at(id);
     Island::Stuck& stuck = island.stuck.at(session);
+    // Its grace may be over again before all others were judged.
+    if (!stuck.more && stuck.judged == rounds_) continue;
+    if (std::exchange(any, true) && s.units >= until) return;  // the next tick goes on
     if (!stuck.more && live_ && (before > judged_up_to_ || before < live_->next())) continue;
     const Admission::Shortage first = *s.admission.First(id, session);
     const Helper helper = FirstHelper(first, NodeId(), island);
@@ -319,6 +321,7 @@ void Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
     stuck.more = false;
     stuck.since = now_ms;
     stuck.through = s.nodes.num_submitted;
+    stuck.judged = rounds_;
   }
   LookAnew();
 }

@@ -119,7 +119,8 @@ class Cluster::MemoryRoom {
   NodeId judged_up_to_;
   // Grows when all that is due has been judged. That a search for victims was in vain counts until
   // what is due then has been judged, or each tick would search again and judge nothing.
-  uint64_t rounds_ = 0;
+  // Each session is judged once in a round, so those whose grace is over again keep nobody waiting.
+  uint64_t rounds_ = 1;
   bool looks_ = false;  // invariant: live_ is there; it has yet to look at nodes below:
   NodeId looks_up_to_;
   State& s;  // the state that this is a part of

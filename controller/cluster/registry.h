@@ -103,6 +103,7 @@ struct Island {
     bool more = false;
     DeviceId device;
     uint64_t moves = 0;
+    uint64_t judged = 0;  // the round (MemoryRoom::rounds_) in which it got its last grace
   };
   std::map<SessionId, Stuck> stuck;
   // The node for which others were last taken back. It does not wait for room for its commands,
