@@ -57,6 +57,8 @@ class HttpServerTest : public ::testing::Test {
         return HttpAnswer{.body = fmt::format("{},{},{},{},{}\n", request.peer, request.address,
                                               request.secure ? 1 : 0, request.not_ours,
                                               request.authorization)};
+      if (path == "/late")
+        return HttpAnswer{.status = 401, .body = "late\n", .delay = std::chrono::milliseconds(20)};
       if (path == "/big") return HttpAnswer{.body = std::string(1 << 20, 'x')};
       if (path == "/no") return HttpAnswer{.status = 503, .body = "not ready\n"};
       return HttpAnswer{.body = "path " + std::string(path) + "\n"};
@@ -139,6 +141,13 @@ TEST_F(HttpServerTest, TellsWhereTheRequestCameInAndThatItsUserMayAsk) {
   EXPECT_THAT(
       Ask(port_, "GET /peer HTTP/1.1\r\nAuthorization: Bearer x\r\nConnection: close\r\n\r\n"),
       ::testing::ContainsRegex("\r\n\r\n127.0.0.1:[0-9]+,127.0.0.1,0,,Bearer x\n"));
+}
+
+TEST_F(HttpServerTest, AnAnswerMayBeLate) {
+  const std::string answer = Ask(port_, "GET /late HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(answer, HasSubstr("WWW-Authenticate: Bearer\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nlate\n"));
 }
 
 // A connected socket.

@@ -98,7 +98,6 @@ def test_each_program_reads_its_table(settings):
     ("[worker]\nruntime = 'gpu'\n", "--runtime is 'gpu', not pjrt, host, sim or fake"),
     ("[worker]\nplugin = '/a.so'\nplugin-kind = 'tpu'\n", "tpu"),
     ("[worker]\nplugin = '/no/such.so'\n", "--plugin=/no/such.so: cannot be read: No such file or directory"),
-    ("[worker]\ndevices = 1\n", "--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load"),
     ("[worker]\nruntime = 'host'\ndata-bind = '10.0.0.1:0'\n", "--data-bind=10.0.0.1:0: other hosts can reach 10.0.0.1"),
     ("[controller]\nbind = 'head'\n", "--bind is 'head', not an IP address"),
     ("[controller]\nbind = '10.0.0.1'\n", "--bind=10.0.0.1: other hosts can reach 10.0.0.1"),

@@ -47,7 +47,8 @@ def test_a_host_that_acknowledges_nothing_is_lost_long_before_the_deadline(other
         return subprocess.Popen([str(part) for part in command], env=environment,
                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    controller = start(BIN / "fairway-controller", f"--config={certificates}/fairway.toml", f"--bind={address}", f"--port={grpc}",
+    controller = start(BIN / "fairway-controller", f"--config={certificates}/fairway.toml",
+                       f"--bind={address}", f"--port={grpc}",
                        f"--http-port={http}", f"--link-port={link}", f"--data-port={data}")
     worker = None
 
@@ -61,9 +62,9 @@ def test_a_host_that_acknowledges_nothing_is_lost_long_before_the_deadline(other
                        "--runtime=host", "--devices=1", f"--controller={address}:{link}",
                        "--data-bind=10.231.77.2:0", *tls_of(certificates, "far"))
         wait_for(lambda: "far          up" in status(), "the worker", 60)
-        # The links of the executor and of the supervisor, and the pulse.
-        wait_for(lambda: connections(link) >= 3, "the worker's three connections", 30)
         for _ in range(3):  # again, as soon as it is back
+            # The links of the executor and of the supervisor, and the pulse. Nothing else tells of the host.
+            wait_for(lambda: connections(link) >= 3, "the worker's three connections", 30)
             ip("link", "set", device, "down")
             wait_for(lambda: "far          down" in status(), "the loss of the host", 50)
             assert "its host " in status() and " for 3 s" in status(), status()
