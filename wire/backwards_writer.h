@@ -7,12 +7,24 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
-#include <ranges>
 #include <string>
 #include <string_view>
 
 namespace fairway {
+
+// A list from its last element to its first. (std::views::reverse does not compile with clang 14.)
+template <typename Values>
+class Backwards {
+ public:
+  explicit Backwards(const Values& values) : values_(values) {}
+  auto begin() const { return std::rbegin(values_); }
+  auto end() const { return std::rend(values_); }
+
+ private:
+  const Values& values_;
+};
 
 // Writes from the last field to the first, so that the length of a nested message is known when its
 // turn comes. Leaves out fields that have their default, as proto3 does. A value of one call.
@@ -35,9 +47,10 @@ class BackwardsWriter {
   }
   // An element of a packed list; Nested ends the list.
   void Element(uint64_t value) { Varint(value); }
-  void Numbers(int field, std::ranges::bidirectional_range auto&& values) {
+  template <typename Values>
+  void Numbers(int field, const Values& values) {
     const size_t before = size();
-    for (const auto value : std::views::reverse(values)) Element(static_cast<uint64_t>(value));
+    for (const auto value : Backwards(values)) Element(static_cast<uint64_t>(value));
     if (size() > before) Nested(field, before);
   }
   // What was written since there were `before` bytes is a nested message, or a list.

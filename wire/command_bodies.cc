@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodes commands as bodies of log entries, and decodes them.
 #include <cstddef>
-#include <ranges>
 #include <string>
 #include <utility>
 
@@ -32,7 +31,7 @@ void Write(const GroupPart& part, int field, BackwardsWriter& out) {
   using Part = v1::GroupPart;
   using Shard = v1::LocalShard;
   const size_t before = out.size();
-  for (const LocalShard& shard : std::views::reverse(part.shards)) {
+  for (const LocalShard& shard : Backwards(part.shards)) {
     const size_t before_shard = out.size();
     out.Numbers(Shard::kDimsFieldNumber, shard.shape.dims);
     out.Number(Shard::kDeviceFieldNumber, static_cast<uint64_t>(shard.device));
@@ -47,12 +46,12 @@ void Write(const GroupPart& part, int field, BackwardsWriter& out) {
 
 void Write(const PrepareLaunch& in, BackwardsWriter& out) {
   using Message = v1::PrepareLaunch;
-  for (const GroupPart& part : std::views::reverse(in.outputs))
+  for (const GroupPart& part : Backwards(in.outputs))
     Write(part, Message::kOutputsFieldNumber, out);
   const auto inputs = [&](int field, auto number) {
     const size_t before = out.size();
-    for (const ShardRefs& row : std::views::reverse(in.inputs)) {
-      for (const ShardRef ref : std::views::reverse(row)) out.Element(number(ref));
+    for (const ShardRefs& row : Backwards(in.inputs)) {
+      for (const ShardRef ref : Backwards(row)) out.Element(number(ref));
     }
     if (out.size() > before) out.Nested(field, before);
   };
@@ -70,7 +69,7 @@ void Write(const PrepareLaunch& in, BackwardsWriter& out) {
 void Write(const Launch& in, BackwardsWriter& out) {
   using Message = v1::Launch;
   out.Number(Message::kAheadFieldNumber, in.ahead ? 1 : 0);
-  for (const ShardRef ref : std::views::reverse(in.inline_shards)) {
+  for (const ShardRef ref : Backwards(in.inline_shards)) {
     const size_t before = out.size();
     out.Number(v1::ShardRef::kShardFieldNumber, static_cast<uint64_t>(ref.shard));
     out.Number(v1::ShardRef::kGroupFieldNumber, ref.group.value);
