@@ -91,9 +91,8 @@ std::string_view Described(Verb verb) {
     case Verb::kChangeTokens:
       return "make or revoke tokens";
     case Verb::kOpenSession:
-      return "open a session";
     case Verb::kNegotiate:
-      return "agree on a protocol";
+      return "open a session";
     case Verb::kUseSession:
       return "use a session";
     case Verb::kReadMetrics:

@@ -226,11 +226,11 @@ absl::Status Gate::Use(int64_t id) {
   return absl::OkStatus();
 }
 
-std::vector<TokenRecord> Gate::List() {
+std::vector<TokenRecord> Gate::List(int64_t after, size_t most) {
   const std::lock_guard lock(mu_);
   std::vector<TokenRecord> out;
-  out.reserve(tokens_.size());
-  for (const auto& [_, kept] : tokens_) out.push_back(kept.record);
+  for (auto it = tokens_.upper_bound(after); it != tokens_.end() && out.size() < most; ++it)
+    out.push_back(it->second.record);
   return out;
 }
 

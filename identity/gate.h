@@ -90,8 +90,8 @@ class Gate {
   absl::Status Revoke(int64_t id);
   // Counts a use of the token. Errors: TokenStore::Use.
   absl::Status Use(int64_t id);
-  // In the order of their ids. Does not block.
-  std::vector<TokenRecord> List();
+  // The tokens with ids above `after`, in their order; `most` at most. Does not block.
+  std::vector<TokenRecord> List(int64_t after, size_t most);
 
  private:
   using Calls = std::map<const OpenCall*, std::weak_ptr<OpenCall>>;

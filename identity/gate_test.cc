@@ -164,15 +164,34 @@ TEST_F(GateTest, TokensAreListedUntilTheyAreForgotten) {
   const auto made = Make(TokenRole::kUser, "red");
   Make(TokenRole::kAdmin);
   ASSERT_TRUE(gate_->Revoke(1).ok());
-  ASSERT_EQ(gate_->List().size(), 2u);
-  EXPECT_EQ(gate_->List()[0].tenant, "red");
-  EXPECT_NE(gate_->List()[0].revoked, std::chrono::sys_seconds());
+  ASSERT_EQ(gate_->List(0, 100).size(), 2u);
+  EXPECT_EQ(gate_->List(0, 100)[0].tenant, "red");
+  ASSERT_EQ(gate_->List(0, 1).size(), 1u);
+  ASSERT_EQ(gate_->List(1, 100).size(), 1u);
+  EXPECT_EQ(gate_->List(1, 100)[0].id, 2);
+  EXPECT_NE(gate_->List(0, 100)[0].revoked, std::chrono::sys_seconds());
   now_ += hours(24) * 40;
   Make(TokenRole::kAdmin);
-  ASSERT_EQ(gate_->List().size(), 1u);
-  EXPECT_EQ(gate_->List()[0].id, 3);
+  ASSERT_EQ(gate_->List(0, 100).size(), 1u);
+  EXPECT_EQ(gate_->List(0, 100)[0].id, 3);
   EXPECT_THAT(Text(Ask("Bearer " + made.secret, Verb::kSeeStatus).status),
               HasSubstr("does not know the token"));
+}
+
+TEST_F(GateTest, AWorkersTokenIsUsedUpAlsoInTheNextProcess) {
+  const auto made =
+      gate_->Create({.role = TokenRole::kWorker, .worker = "w7", .lifetime = hours(1), .uses = 1});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const Verdict first = Ask("Bearer " + made->secret, Verb::kJoin);
+  ASSERT_TRUE(first.status.ok()) << first.status;
+  EXPECT_EQ(first.caller.worker, "w7");
+  ASSERT_TRUE(gate_->Use(first.caller.token).ok());
+  EXPECT_EQ(gate_->Use(first.caller.token).code(), absl::StatusCode::kFailedPrecondition);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Text(Ask("Bearer " + made->secret, Verb::kJoin).status),
+                HasSubstr("was used as often as it may be"));
+    Open();
+  }
 }
 
 TEST_F(GateTest, RefusalsUsesAndAdminsVerbsAreWrittenDownWithoutSecrets) {

@@ -26,6 +26,9 @@ constexpr int kMaxLines = 100000;
 // client has read them.
 constexpr int kMaxLogReaders = 4;
 constexpr int kTokensOfAnAnswer = 1000;
+// The most calls about tokens that wait at one time.
+constexpr size_t kMostOnTokens = 1024;
+constexpr size_t kMostJoining = 64;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), Text(status)};
@@ -149,8 +152,7 @@ absl::Status Join(const AdminHooks& hooks, const Caller& caller, const v1::JoinR
 }
 
 void ListTokens(Gate& gate, int64_t after, v1::ListTokensResponse* response) {
-  for (const TokenRecord& token : gate.List()) {
-    if (token.id <= after) continue;
+  for (const TokenRecord& token : gate.List(after, kTokensOfAnAnswer + 1)) {
     if (response->tokens_size() == kTokensOfAnAnswer) return response->set_more(true);
     *response->add_tokens() = ToProto(token);
   }
@@ -285,9 +287,19 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
                 "this controller has no certificates (--tls-ca), so it asks nobody for a token")));
       return reactor;
     }
-    hooks_.tokens->Run([reactor, caller = verdict.caller, work = std::move(work)] {
-      reactor->Finish(ToGrpc(work(caller)));
-    });
+    // Callers take turns, and workers that join leave most of the room to admins.
+    const size_t most = verdict.caller.role == TokenRole::kWorker ? kMostJoining : kMostOnTokens;
+    if (hooks_.tokens->pending() >= most) {
+      reactor->Finish(ToGrpc(Error(absl::StatusCode::kResourceExhausted,
+                                   "{} calls about tokens wait for the controller's disk, and no "
+                                   "more may; try again",
+                                   most)));
+      return reactor;
+    }
+    const auto owner = static_cast<uint64_t>(verdict.caller.token);
+    hooks_.tokens->Run([reactor, caller = verdict.caller,
+                        work = std::move(work)] { reactor->Finish(ToGrpc(work(caller))); },
+                       owner);
     return reactor;
   }
 

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -14,7 +15,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2
 
-from cluster import BIN, wait_for
+from cluster import BIN, clean_environment, wait_for
 from test_settings import Daemon, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -492,3 +493,23 @@ def test_a_controller_without_the_cas_key_lets_nobody_join(cluster):
     wrong = run("fairway-controller", "--print-config", "--config", str(settings),
                 f"--tls-ca-key={cluster.directory}/controller.key")
     assert wrong.returncode == 2 and "--tls-ca-key: what should sign it is no CA's certificate with its key" in wrong.stderr
+
+
+def test_jax_is_told_in_one_line_what_is_wrong_with_its_token(cluster):
+    viewer, number = cluster.make("viewer")
+    user, revoked = cluster.make("user", "--tenant=red")
+    assert cluster.do("token", "revoke", revoked).returncode == 0
+    open_to_all = cluster.directory / "open.token"
+    open_to_all.write_text((cluster.directory / user).read_text())
+    open_to_all.chmod(0o644)
+    for token, said in ((None, "cannot open a session without a token"),
+                        (viewer, f"token {number} (role viewer) may not open a session; that takes the role user"),
+                        (user, f"token {revoked} was revoked on"),
+                        ("open.token", "a token that other users can reach")):
+        words = [f"token_file='{cluster.directory / token}'"] if token else []
+        done = subprocess.run(
+            [sys.executable, "-c", "import fairway, jax; fairway.connect(" + ", ".join(
+                [f"'127.0.0.1:{cluster.port}'", f"tls_ca='{cluster.directory}/ca.pem'", *words]) + "); jax.devices()"],
+            capture_output=True, text=True, timeout=120, check=False, env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
+        last = done.stderr.strip().splitlines()[-1]
+        assert done.returncode != 0 and said in last, done.stderr
