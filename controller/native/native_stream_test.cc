@@ -6,6 +6,7 @@
 #include <set>
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
