@@ -359,11 +359,12 @@ absl::Status TokenStore::Revoke(int64_t id, sys_seconds now) {
 
 absl::Status TokenStore::Use(int64_t id) {
   const std::lock_guard lock(mu_);
-  Statement use(database_, "UPDATE tokens SET uses = uses - 1 WHERE id = ? AND uses > 0");
+  Statement use(database_,
+                "UPDATE tokens SET uses = uses - 1 WHERE id = ? AND uses > 0 AND revoked = 0");
   FAIRWAY_RETURN_IF_ERROR(use.With(id).Run());
   if (sqlite3_changes(database_) == 1) return absl::OkStatus();
   return Error(absl::StatusCode::kFailedPrecondition,
-               "token {} is not there, or was used as often as it may be", id);
+               "token {} is not there, was revoked, or was used as often as it may be", id);
 }
 
 }  // namespace fairway

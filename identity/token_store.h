@@ -66,7 +66,7 @@ class TokenStore {
   // A token that is revoked stays as it is. NOT_FOUND: there is no such token. RESOURCE_EXHAUSTED:
   // the disk is full.
   absl::Status Revoke(int64_t id, std::chrono::sys_seconds now);
-  // Counts a use of the token. FAILED_PRECONDITION: it has none left, or there is no such token.
+  // Counts a use of the token. FAILED_PRECONDITION: it has none left, was revoked, or is not there.
   // RESOURCE_EXHAUSTED: the disk is full.
   absl::Status Use(int64_t id);
 

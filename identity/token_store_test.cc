@@ -129,6 +129,10 @@ TEST_F(TokenStoreTest, ATokenIsUsedAsOftenAsItMayBe) {
   EXPECT_TRUE(store->Use(id).ok());
   EXPECT_EQ(store->Use(id).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(store->Use(77).code(), absl::StatusCode::kFailedPrecondition);
+  const auto revoked = store->Create(
+      {.role = TokenRole::kWorker, .worker = "w0", .lifetime = seconds(60), .uses = 1}, kNow);
+  ASSERT_TRUE(store->Revoke(revoked->kept.record.id, kNow).ok());
+  EXPECT_EQ(store->Use(revoked->kept.record.id).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(TokenStoreTest, TokensThatEndedLongAgoMakeRoomAndTheirIdsAreNotGivenAgain) {

@@ -130,8 +130,10 @@ absl::Status CreateToken(const AdminHooks& hooks, const v1::CreateTokenRequest& 
 std::string ObjectOf(const v1::CreateTokenResponse& made) {
   if (!made.has_token()) return "make a token";
   const v1::Token& token = made.token();
-  return fmt::format("make token {}, role {}{}{}", token.id(), token.role(),
-                     token.tenant().empty() ? "" : " of tenant ", token.tenant());
+  std::string out = fmt::format("make token {}, role {}", token.id(), token.role());
+  if (!token.tenant().empty()) out += " of tenant " + token.tenant();
+  if (!token.worker().empty()) out += " of name " + token.worker();
+  return out;
 }
 
 // Signs first, so that a wrong request does not use the token up.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -13,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 #include "controller/ifrt/test_cluster.h"
 #include "ifrt/service.grpc.pb.h"
 
@@ -34,7 +37,7 @@ IfrtSessionOptions FewNodes() {
 
 class GrpcServiceTest : public testing::Test {
  protected:
-  GrpcServiceTest() {
+  explicit GrpcServiceTest(std::unique_ptr<Gate> gate = nullptr) : gate_(std::move(gate)) {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -144,7 +147,8 @@ class GrpcServiceTest : public testing::Test {
 
   EventLoop loop_;
   TestCluster cluster_{0, -1, FewNodes()};
-  IfrtGrpcService service_{&loop_, &cluster_.door()};
+  const std::unique_ptr<Gate> gate_;
+  IfrtGrpcService service_{&loop_, &cluster_.door(), {.access = CallAccess(&loop_, gate_.get())}};
   std::unique_ptr<grpc::Server> server_;
   std::thread loop_thread_;
   std::unique_ptr<GrpcIfrtService::Stub> stub_;
@@ -322,6 +326,109 @@ TEST_F(GrpcServiceTest, ShutdownEndsStreamsWithUnavailable) {
   proxy::IfrtResponse response;
   EXPECT_FALSE(session->stream->Read(&response));
   EXPECT_EQ(session->stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// Where each call shows a token.
+class TenantsTest : public GrpcServiceTest {
+ protected:
+  TenantsTest() : TenantsTest(MakeDirectory()) {}
+  explicit TenantsTest(const std::string& directory)
+      : GrpcServiceTest(Gate::Open(directory).value()), directory_(directory) {}
+  ~TenantsTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+  }
+  static std::string MakeDirectory() {
+    std::string made = (std::filesystem::temp_directory_path() / "fairway-XXXXXX").string();
+    if (::mkdtemp(made.data()) == nullptr) std::abort();
+    return made;
+  }
+  std::string SecretOf(TokenRole role, const std::string& tenant) {
+    return gate_->Create({.role = role, .tenant = tenant, .lifetime = std::chrono::hours(1)})
+        .value()
+        .secret;
+  }
+  static void Show(grpc::ClientContext& context, const std::string& secret) {
+    if (!secret.empty()) context.AddMetadata("authorization", "Bearer " + secret);
+  }
+  // A session whose client says that it is of tenant blue.
+  std::unique_ptr<Session> OpenWith(const std::string& secret) {
+    auto session = std::make_unique<Session>();
+    proxy::GrpcIfrtSessionMetadata metadata;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        R"(version { protocol_version: 25 ifrt_serdes_version_number: 3 }
+           initialization_data { attributes { key: "tenant"
+                                              value { string_value: "blue" } } })",
+        &metadata));
+    session->context.AddMetadata("ifrt-proxy-grpc-ifrt-session-metadata-bin",
+                                 metadata.SerializeAsString());
+    Show(session->context, secret);
+    session->stream = stub_->IfrtSession(&session->context);
+    session->id = session->Ask("init_request {}").init_response().session_id();
+    return session;
+  }
+  // How each of the calls that go beside a session's stream ends: to store, look up, delete.
+  std::vector<grpc::StatusCode> Beside(uint64_t session, const std::string& secret) {
+    std::vector<grpc::StatusCode> out;
+    {
+      grpc::ClientContext context;
+      Show(context, secret);
+      proxy::GrpcHostBufferStoreMetadata metadata;
+      metadata.set_session_id(session);
+      metadata.set_handle(9);
+      context.AddMetadata("ifrt-proxy-grpc-host-buffer-store-metadata-bin",
+                          metadata.SerializeAsString());
+      proxy::GrpcHostBufferStoreResponse response;
+      const auto writer = stub_->HostBufferStore(&context, &response);
+      writer->WritesDone();
+      out.push_back(writer->Finish().error_code());
+    }
+    {
+      grpc::ClientContext context;
+      Show(context, secret);
+      proxy::GrpcHostBufferLookupRequest request;
+      request.set_session_id(session);
+      request.set_handle(9);
+      const auto reader = stub_->HostBufferLookup(&context, request);
+      for (proxy::GrpcHostBufferLookupResponse chunk; reader->Read(&chunk);) {
+      }
+      out.push_back(reader->Finish().error_code());
+    }
+    grpc::ClientContext context;
+    Show(context, secret);
+    proxy::GrpcHostBufferDeleteRequest request;
+    request.set_session_id(session);
+    request.set_handle(9);
+    proxy::GrpcHostBufferDeleteResponse response;
+    out.push_back(stub_->HostBufferDelete(&context, request, &response).error_code());
+    return out;
+  }
+
+  const std::string directory_;
+};
+
+TEST_F(TenantsTest, TheTokenSaysWhoseASessionIsAndWhoReachesIt) {
+  using enum grpc::StatusCode;
+  using ::testing::Each;
+  const std::string red = SecretOf(TokenRole::kUser, "red");
+  const auto session = OpenWith(red);
+  ASSERT_NE(session->id, 0u);
+  const bool is_red =
+      InLoop([&] {
+        size_t found = 0;
+        for (uint64_t id = 0; id < 10; ++id)
+          found += cluster_.cluster().sessions().TenantOf(SessionId(id)) == "red" ? 1 : 0;
+        return found;
+      }) == 1;
+  EXPECT_TRUE(is_red);
+  EXPECT_THAT(Beside(session->id, red), Each(OK));
+  EXPECT_THAT(Beside(session->id, SecretOf(TokenRole::kUser, "red")), Each(OK));
+  // As for a session that never was.
+  EXPECT_THAT(Beside(session->id, SecretOf(TokenRole::kUser, "blue")), Each(NOT_FOUND));
+  EXPECT_THAT(Beside(session->id + 1, red), Each(NOT_FOUND));
+  for (const TokenRole role : {TokenRole::kAdmin, TokenRole::kOperator, TokenRole::kViewer})
+    EXPECT_THAT(Beside(session->id, SecretOf(role, "")), Each(PERMISSION_DENIED));
+  EXPECT_THAT(Beside(session->id, ""), Each(UNAUTHENTICATED));
 }
 
 }  // namespace
