@@ -155,6 +155,22 @@ void DeclareFlags(Config& config, Flags* flags) {
               "Write end of a pipe that gets one line of JSON per event");
 }
 
+// Whether the files that the flags name are there, and right.
+absl::Status CheckFiles(const Flags& flags) {
+  FAIRWAY_RETURN_IF_ERROR(LoadTls(flags.tls, Role::kController).status());
+  if (flags.tls_ca_key.empty() || flags.tls.ca.empty()) return absl::OkStatus();
+  Certified authority;
+  FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(flags.tls.ca));
+  auto key = ReadKeyFile(flags.tls_ca_key);
+  if (!key.ok()) {
+    return Annotate(key.status(), "--tls-ca-key (without it workers cannot join by a token)");
+  }
+  authority.key = *std::move(key);
+  const auto made = MakeCertificate(authority, {Role::kWorker, "any"}, std::chrono::hours(1));
+  if (!made.ok()) return Annotate(made.status(), "--tls-ca-key");
+  return absl::OkStatus();
+}
+
 absl::Status CheckFlags(const Flags& flags) {
   for (const auto& [name, port] : {std::pair("port", flags.port),
                                    {"http-port", flags.http_port},

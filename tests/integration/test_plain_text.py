@@ -236,7 +236,7 @@ def ask(secure, path, newest=None, name="localhost", token="viewer", **headers):
         headers["Authorization"] = f"Bearer {known.read_text().strip() if known.exists() else token}"
     if newest is not None:
         context.set_ciphers("ALL:@SECLEVEL=0")
-        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, newest
+        context.minimum_version = context.maximum_version = newest
     with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=30), server_hostname=name) as peer:
         lines = [f"GET {path} HTTP/1.1", "Connection: close", *(f"{k}: {v}" for k, v in headers.items())]
         peer.sendall("\r\n".join([*lines, "", ""]).encode())
