@@ -206,22 +206,6 @@ absl::Status CheckFlags(const Flags& flags) {
   return Annotate(CheckPlainBind(flags.bind), "--bind=" + flags.bind);
 }
 
-// Whether the files that the settings name fit.
-absl::Status CheckFiles(const Flags& flags) {
-  FAIRWAY_RETURN_IF_ERROR(LoadTls(flags.tls, Role::kController).status());
-  if (flags.tls_ca_key.empty() || flags.tls.ca.empty()) return absl::OkStatus();
-  Certified authority;
-  FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(flags.tls.ca));
-  auto key = ReadKeyFile(flags.tls_ca_key);
-  if (!key.ok()) {
-    return Annotate(key.status(), "--tls-ca-key (without it workers cannot join by a token)");
-  }
-  authority.key = *std::move(key);
-  const auto made = MakeCertificate(authority, {Role::kWorker, "any"}, std::chrono::hours(1));
-  if (!made.ok()) return Annotate(made.status(), "--tls-ca-key");
-  return absl::OkStatus();
-}
-
 // The settings as they are, and how they are read again.
 struct Settings {
   Flags flags;

@@ -201,7 +201,6 @@ absl::StatusOr<TokenStore::Made> Gate::Create(const TokenSpec& spec) {
 }
 
 absl::Status Gate::Revoke(int64_t id) {
-  const std::lock_guard writing(writing_);
   {
     const std::lock_guard lock(mu_);
     const auto found = tokens_.find(id);
@@ -209,6 +208,7 @@ absl::Status Gate::Revoke(int64_t id) {
       found->second.record.revoked = Now();
   }
   EndExpired();
+  const std::lock_guard writing(writing_);
   absl::Status kept = store_->Revoke(id, Now());
   if (kept.ok() || kept.code() == absl::StatusCode::kNotFound) return kept;
   return Annotate(
@@ -218,8 +218,14 @@ absl::Status Gate::Revoke(int64_t id) {
                   id));
 }
 
+absl::Status Gate::Check(int64_t token) {
+  const std::lock_guard lock(mu_);
+  return Counts(token);
+}
+
 absl::Status Gate::Use(int64_t id) {
   const std::lock_guard writing(writing_);
+  FAIRWAY_RETURN_IF_ERROR(Check(id));
   FAIRWAY_RETURN_IF_ERROR(store_->Use(id));
   const std::lock_guard lock(mu_);
   if (const auto found = tokens_.find(id); found != tokens_.end()) --found->second.record.uses;

@@ -72,6 +72,9 @@ class Gate {
   // mend it; it has no secret.
   Verdict Judge(const Asked& asked);
 
+  // OK: the token still counts. For what was judged, and then waited.
+  absl::Status Check(int64_t token);
+
   // From now on `call` is told if its token counts no longer, until Forget or its destruction. Not
   // OK: that is so already, and it is not told.
   absl::Status Keep(int64_t token, std::weak_ptr<OpenCall> call);

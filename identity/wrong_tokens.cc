@@ -39,7 +39,9 @@ void WrongTokens::ForgetPast(Time now) {
   while (!waiting_.empty() && past(waiting_.front(), kDelay)) waiting_.pop_front();
 }
 
-std::string AddressOf(const std::string& host) {
+std::string AddressOf(std::string host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  host = host.substr(0, host.find('%'));
   std::array<char, INET6_ADDRSTRLEN> text{};
   in6_addr address{};
   if (::inet_pton(AF_INET6, host.c_str(), &address) != 1) return host;

@@ -42,8 +42,8 @@ class WrongTokens {
 };
 
 // The part of a peer's address that tells hosts apart: of an IPv6 address its network of 64 bits,
-// since one host may have all of it. `host` has no port: "127.0.0.1", "::1".
-std::string AddressOf(const std::string& host);
+// since one host may have all of it. `host` has no port: "127.0.0.1", "::1", "[fe80::1%eth0]".
+std::string AddressOf(std::string host);
 
 }  // namespace fairway
 

@@ -169,9 +169,13 @@ std::string PeerName(const StreamSocket& socket) {
   tcp::endpoint endpoint;
   endpoint.resize(peer.size());
   std::memcpy(endpoint.data(), peer.data(), peer.size());
-  const std::string host = endpoint.address().to_string();
-  return family == AF_INET6 ? fmt::format("[{}]:{}", host, endpoint.port())
-                            : fmt::format("{}:{}", host, endpoint.port());
+  boost::asio::ip::address address = endpoint.address();
+  // A port of both families has its IPv4 peers in a form of IPv6; gRPC names them as here.
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    address = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6());
+  const std::string host = address.to_string();
+  return address.is_v6() ? fmt::format("[{}]:{}", host, endpoint.port())
+                         : fmt::format("{}:{}", host, endpoint.port());
 }
 
 }  // namespace fairway

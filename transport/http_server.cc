@@ -162,6 +162,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     response->set(http::field::content_type, answer.content_type);
     response->set(http::field::cache_control, "no-store");
     if (answer.status == 401) response->set(http::field::www_authenticate, "Bearer");
+    if (answer.status == 401) response->set(http::field::www_authenticate, "Bearer");
     response->set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
     response->set("X-Content-Type-Options", "nosniff");
     response->set("Referrer-Policy", "no-referrer");

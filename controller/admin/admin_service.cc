@@ -299,9 +299,13 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
       return reactor;
     }
     const auto owner = static_cast<uint64_t>(verdict.caller.token);
-    hooks_.tokens->Run([reactor, caller = verdict.caller,
-                        work = std::move(work)] { reactor->Finish(ToGrpc(work(caller))); },
-                       owner);
+    hooks_.tokens->Run(
+        [this, reactor, caller = verdict.caller, work = std::move(work)] {
+          // The token may have been revoked while this waited.
+          const absl::Status counts = hooks_.gate->Check(caller.token);
+          reactor->Finish(ToGrpc(counts.ok() ? work(caller) : counts));
+        },
+        owner);
     return reactor;
   }
 

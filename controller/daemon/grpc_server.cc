@@ -126,6 +126,8 @@ class Server final : public GrpcServer {
         front_(std::move(front)) {
     front_->Start([this](int fd) { Give(*acceptor_, fd); });
   }
+  ~Server() override { front_->Stop(); }  // it gives connections to acceptor_
+
   int port() const override { return front_->port(); }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);

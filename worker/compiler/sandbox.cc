@@ -183,9 +183,12 @@ FileRights FilesToCompile(const std::string& plugin, const std::vector<std::stri
     const fs::path folder = fs::weakly_canonical(plugin, none).parent_path();
     for (const char* packages : {"", "../nvidia", "../../nvidia"}) {
       out.read.push_back(folder / packages);
-      for (const auto& file : fs::recursive_directory_iterator(folder / packages, none)) {
-        if (file.is_symlink(none)) out.read.push_back(file.path());
+      const auto skip = fs::directory_options::skip_permission_denied;
+      fs::recursive_directory_iterator file(folder / packages, skip, none), end;
+      for (; !none && file != end; file.increment(none)) {
+        if (std::error_code gone; file->is_symlink(gone)) out.read.push_back(file->path());
       }
+      none.clear();
     }
   }
   const char* libraries = std::getenv("LD_LIBRARY_PATH");

@@ -37,6 +37,13 @@ constexpr uint32_t kAdministrative[] = {
     __NR_pidfd_getfd,
     __NR_io_uring_setup,
     __NR_mount,
+    __NR_move_mount,
+    __NR_open_tree,
+    __NR_fsopen,
+    __NR_fsconfig,
+    __NR_fsmount,
+    __NR_fspick,
+    __NR_mount_setattr,
     __NR_umount2,
     __NR_unshare,
     __NR_setns,
@@ -47,7 +54,9 @@ constexpr uint32_t kAdministrative[] = {
     __NR_request_key,
     __NR_init_module,
     __NR_finit_module,
+    __NR_delete_module,
     __NR_kexec_load,
+    __NR_kexec_file_load,
     __NR_reboot,
     __NR_swapon,
     __NR_open_by_handle_at,
@@ -56,6 +65,9 @@ constexpr uint32_t kAdministrative[] = {
     __NR_quotactl,
     __NR_acct,
     __NR_settimeofday,
+    __NR_clock_settime,
+    __NR_adjtimex,
+    __NR_clock_adjtime,
 };
 
 constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
