@@ -126,7 +126,7 @@ class Sequencer {
   // Invariant: has the next node of each line whose budget allows a launch. Lines share nothing, so
   // the order between them makes nobody wait.
   std::map<NodeId, Budget> firsts_;
-  GangTurns gang_turns_;                    // has the gangs of waiting_ that have arrived
+  GangTurns gang_turns_;             // has the gangs of waiting_ that have arrived
   std::map<NodeId, Known> running_;  // launched, not finished
   std::map<DeviceId, int> singles_;  // running launches on one device, by device; no count is 0
 };
