@@ -11,7 +11,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::StartsWith;
 
-constexpr uint64_t kPreparedNodes = kSanitized ? 8000 : 24000;
+// More than the three turns look at in which a neighbour is served.
+constexpr uint64_t kPreparedNodes = kSanitized ? 16000 : 24000;
 // Nodes that are looked at for one unit.
 constexpr uint64_t kNodesPerUnit = 4;
 

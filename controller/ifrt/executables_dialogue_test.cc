@@ -22,7 +22,8 @@ TEST_F(ExecutablesDialogue, CompileIsAnsweredWhenTheCodeIsThereAndHoldsNobodyUp)
   EXPECT_EQ(Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"),
             "2 #0 get_default_layout_response { serialized_pjrt_layout: \"{}\" }");
   EXPECT_EQ(cluster_.last_options().ShortDebugString(),
-            "num_replicas: 1 num_partitions: 2 use_spmd_partitioning: true devices: 0 devices: 1");
+            "num_replicas: 1 num_partitions: 2 use_spmd_partitioning: true devices: 0 devices: 1 "
+            "tenant: \"tenant\"");
   cluster_.AnswerCompile(TestCode(1, 1, 2));
   EXPECT_EQ(
       Take(),

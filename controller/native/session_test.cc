@@ -167,7 +167,7 @@ TEST_F(NativeDialogue, AFetchThatFailsIsAnsweredOnce) {
 TEST_F(NativeDialogue, CompileIsAnsweredWithWhatTheProgramTakesAndMakes) {
   EXPECT_EQ(Ask("compile { executable: 7 stablehlo: \"p\" devices: [1, 0] }"), "");
   EXPECT_EQ(cluster_.last_options().ShortDebugString(),
-            "num_replicas: 1 num_partitions: 2 devices: 0 devices: 1");
+            "num_replicas: 1 num_partitions: 2 devices: 0 devices: 1 tenant: \"tenant\"");
   cluster_.AnswerCompile(TestCode(1, 1, 2, {0}));
   EXPECT_EQ(Take(),
             "1 compiled { name: \"jit_f\" "
