@@ -5,8 +5,6 @@
 
 namespace fairway {
 
-using Clock = std::chrono::steady_clock;
-
 void GangEnds::Run(const void* code, absl::FunctionRef<bool()> queued,
                    absl::FunctionRef<void()> launch) {
   if (code != short_) Flush();
@@ -16,9 +14,9 @@ void GangEnds::Run(const void* code, absl::FunctionRef<bool()> queued,
     runs_on_ = std::this_thread::get_id();
     running_ = &running;
   }
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = now_();
   launch();
-  const bool brief = Clock::now() - begin < kShort;
+  const bool brief = now_() - begin < kShort;
   {
     std::lock_guard lock(mutex_);
     runs_on_ = std::thread::id();

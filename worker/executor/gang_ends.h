@@ -21,6 +21,10 @@ class GangEnds {
  public:
   static constexpr size_t kMost = 4;  // half of what a sequence has at work (kSequenceWindow)
   static constexpr std::chrono::milliseconds kShort{1};
+  using Clock = std::chrono::steady_clock;
+
+  // `now`: the clock by which launches are short; thread-safe.
+  explicit GangEnds(Clock::time_point (*now)() = Clock::now) : now_(now) {}
 
   // Runs `launch` on the thread of gangs. `code` tells which code it launches. `queued` says
   // whether another gang is queued; then Run will be called again at once.
@@ -36,6 +40,7 @@ class GangEnds {
     bool ended = false;
   };
 
+  Clock::time_point (*const now_)();
   std::mutex mutex_;
   std::vector<absl::AnyInvocable<void()>> ends_;  // guarded by mutex_, like the next two
   std::thread::id runs_on_;

@@ -20,7 +20,9 @@ class GangEndsTest : public testing::Test {
     ends_.Add([this, end] { told_ += end; });
   }
 
-  GangEnds ends_;
+  static inline GangEnds::Clock::time_point now_;  // stands still, however busy the machine is
+
+  GangEnds ends_{[] { return now_; }};
   std::string told_;
   char one_ = 0, two_ = 0;  // code
 };
@@ -44,6 +46,20 @@ TEST_F(GangEndsTest, NoneWaitsForCodeThatIsNotKnownToBeShort) {
   std::string before;
   ends_.Run(
       &two_, [] { return true; }, [&] { before = told_; });
+  EXPECT_EQ(before, "a");
+}
+
+TEST_F(GangEndsTest, NoneWaitsForCodeWhoseLastLaunchWasNotShort) {
+  ends_.Run(
+      &one_, [] { return true; },
+      [&] {
+        Add('a');
+        now_ += GangEnds::kShort;
+      });
+  EXPECT_EQ(told_, "");
+  std::string before;
+  ends_.Run(
+      &one_, [] { return true; }, [&] { before = told_; });
   EXPECT_EQ(before, "a");
 }
 
