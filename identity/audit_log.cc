@@ -15,7 +15,7 @@
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
-#include "identity/wrong_tokens.h"
+#include "identity/network.h"
 
 namespace fairway {
 namespace {
@@ -122,7 +122,7 @@ AuditLog::~AuditLog() {
 
 void AuditLog::Write(const AuditLine& line, LineBudget::Time now) {
   const size_t index = IndexOf(line.event);
-  const std::string whose = line.event == AuditEvent::kRefused ? AddressOf(std::string(line.host))
+  const std::string whose = line.event == AuditEvent::kRefused ? NetworkOf(std::string(line.host))
                                                                : std::to_string(line.token);
   const std::lock_guard lock(mu_);
   if (waiting_.size() >= kMostWaiting || !budgets_[index].Take(whose, now)) {

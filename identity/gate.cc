@@ -8,6 +8,8 @@
 #include <iterator>
 #include <utility>
 
+#include "identity/network.h"
+
 namespace fairway {
 namespace {
 
@@ -132,7 +134,7 @@ absl::Status Gate::Refusal(const Asked& asked, Verdict& verdict) {
   const TokenRecord* const token =
       bearer ? Find(asked.authorization.substr(kScheme.size())) : nullptr;
   if (token == nullptr) {
-    verdict.delay = wrong_.Count(AddressOf(std::string(asked.host)), clock_());
+    verdict.delay = wrong_.Count(NetworkOf(std::string(asked.host)), clock_());
     return Error(kUnknown, "cannot {}: this cluster does not know the token; {}",
                  Described(asked.verb), kHowToGetOne);
   }

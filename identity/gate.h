@@ -72,7 +72,7 @@ class Gate {
   // mend it; it has no secret.
   Verdict Judge(const Asked& asked);
 
-  // OK: the token still counts. For what was judged, and then waited.
+  // For what was judged, and then waited. UNAUTHENTICATED: the token counts no longer.
   absl::Status Check(int64_t token);
 
   // From now on `call` is told if its token counts no longer, until Forget or its destruction. Not
@@ -91,7 +91,7 @@ class Gate {
   // Counts at once, and ends the token's open calls. RESOURCE_EXHAUSTED or UNAVAILABLE: the same,
   // but it could not be written down, so that the token would count again in the next process.
   absl::Status Revoke(int64_t id);
-  // Counts a use of the token. Errors: TokenStore::Use.
+  // Counts a use of the token. Errors: those of Check and TokenStore::Use.
   absl::Status Use(int64_t id);
   // The tokens with ids above `after`, in their order; `most` at most. Does not block.
   std::vector<TokenRecord> List(int64_t after, size_t most);

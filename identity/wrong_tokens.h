@@ -25,7 +25,7 @@ class WrongTokens {
   // Calls that wait for their refusal hold memory, so further ones are refused at once.
   static constexpr size_t kMostWaiting = 256;
 
-  // Counts a wrong token that came at `now` from `address`, as AddressOf makes it.
+  // Counts a wrong token that came at `now` from `address`, as NetworkOf makes it.
   std::chrono::milliseconds Count(const std::string& address, Time now);
   size_t num_addresses() const { return windows_.size(); }
 
@@ -40,10 +40,6 @@ class WrongTokens {
   std::deque<std::pair<Time, std::string>> ends_;  // of windows_, the first that ends first
   std::deque<Time> waiting_;                       // until when, the first that ends first
 };
-
-// The part of a peer's address that tells hosts apart: of an IPv6 address its network of 64 bits,
-// since one host may have all of it. `host` has no port: "127.0.0.1", "::1", "[fe80::1%eth0]".
-std::string AddressOf(std::string host);
 
 }  // namespace fairway
 

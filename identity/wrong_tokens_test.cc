@@ -49,15 +49,5 @@ TEST(WrongTokensTest, AClockThatIsSetBackKeepsNothingForLong) {
   EXPECT_EQ(wrong.Count("a", kBegin - std::chrono::hours(1)), milliseconds(0));
 }
 
-TEST(WrongTokensTest, AnAddressIsAHostOrItsNetwork) {
-  EXPECT_EQ(AddressOf("10.0.0.1"), "10.0.0.1");
-  EXPECT_EQ(AddressOf("::ffff:10.0.0.1"), "10.0.0.1");
-  EXPECT_EQ(AddressOf("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
-  EXPECT_EQ(AddressOf("2001:db8:1:2::9"), "2001:db8:1:2::/64");
-  EXPECT_EQ(AddressOf("[2001:db8:1:2::9]"), "2001:db8:1:2::/64");
-  EXPECT_EQ(AddressOf("[fe80::1%eth0]"), "fe80::/64");
-  EXPECT_EQ(AddressOf(""), "");
-}
-
 }  // namespace
 }  // namespace fairway

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/strangers.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "identity/network.h"
+
 namespace fairway {
 
-std::string NetworkOf(std::string_view peer) {
-  if (!peer.starts_with('[')) return std::string(peer.substr(0, peer.rfind(':')));
-  const std::string text(peer.substr(1, peer.find_first_of("]%") - 1));
-  in6_addr address;
-  if (::inet_pton(AF_INET6, text.c_str(), &address) != 1) return text;
-  if (IN6_IS_ADDR_V4MAPPED(&address)) return text.substr(text.rfind(':') + 1);
-  for (size_t i = 8; i < 16; ++i) address.s6_addr[i] = 0;
-  char network[INET6_ADDRSTRLEN];
-  return fmt::format("{}/64", ::inet_ntop(AF_INET6, &address, network, sizeof network));
+std::string NetworkOfPeer(std::string_view peer) {
+  return NetworkOf(std::string(peer.substr(0, peer.rfind(':'))));
 }
 
 uint64_t Strangers::Add(std::string_view peer, std::function<void()> end) {
   if (all_.size() >= most_) EndOne();
   const uint64_t number = next_++;
-  const auto at = all_.emplace(number, One{NetworkOf(peer), std::move(end)}).first;
+  const auto at = all_.emplace(number, One{NetworkOfPeer(peer), std::move(end)}).first;
   by_network_[at->second.network].emplace(number, at);
   return number;
 }
@@ -57,7 +50,7 @@ void Strangers::EndAll() {
 }
 
 size_t Strangers::OfNetwork(std::string_view peer) const {
-  const auto network = by_network_.find(NetworkOf(peer));
+  const auto network = by_network_.find(NetworkOfPeer(peer));
   return network == by_network_.end() ? 0 : network->second.size();
 }
 
@@ -74,7 +67,7 @@ bool Pace::Take(std::string_view peer, std::chrono::steady_clock::time_point now
     // Whoever has so many networks is not slowed down by counting them.
     if (networks_.size() >= kMostNetworks) networks_.clear();
   }
-  Count& network = networks_.try_emplace(NetworkOf(peer), Count{kAtOnce, now}).first->second;
+  Count& network = networks_.try_emplace(NetworkOfPeer(peer), Count{kAtOnce, now}).first->second;
   const double left = left_of(network);
   const double all = LeftAt(all_, 2 * kASecond, 2 * kAtOnce, now);
   if (left < 1 || (all < 1 && left < kAtOnce - kFew)) return false;

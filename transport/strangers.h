@@ -14,9 +14,8 @@
 
 namespace fairway {
 
-// What counts as one sender: "10.0.0.7" of "10.0.0.7:4711"; of an IPv6 address its first 64 bits,
-// since whoever has one address there has all of them.
-std::string NetworkOf(std::string_view peer);
+// NetworkOf (identity/network.h) a peer with its port: "10.0.0.7" of "10.0.0.7:4711".
+std::string NetworkOfPeer(std::string_view peer);
 
 // Those of one port. Not thread-safe.
 //

@@ -15,13 +15,13 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(StrangersTest, ANetworkIsAnAddressOrTheFirstHalfOfOne) {
-  EXPECT_EQ(NetworkOf("10.0.0.7:4711"), "10.0.0.7");
-  EXPECT_EQ(NetworkOf("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::/64");
-  EXPECT_EQ(NetworkOf("[2001:db8:1:2:ffff::1]:80"), "2001:db8:1:2::/64");
-  EXPECT_EQ(NetworkOf("[2001:db8:1:3::1]:80"), "2001:db8:1:3::/64");
-  EXPECT_EQ(NetworkOf("[::ffff:10.0.0.7]:80"), "10.0.0.7");
-  EXPECT_EQ(NetworkOf("[fe80::1%eth0]:80"), "fe80::/64");
-  EXPECT_EQ(NetworkOf("unix"), "unix");
+  EXPECT_EQ(NetworkOfPeer("10.0.0.7:4711"), "10.0.0.7");
+  EXPECT_EQ(NetworkOfPeer("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOfPeer("[2001:db8:1:2:ffff::1]:80"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOfPeer("[2001:db8:1:3::1]:80"), "2001:db8:1:3::/64");
+  EXPECT_EQ(NetworkOfPeer("[::ffff:10.0.0.7]:80"), "10.0.0.7");
+  EXPECT_EQ(NetworkOfPeer("[fe80::1%eth0]:80"), "fe80::/64");
+  EXPECT_EQ(NetworkOfPeer("unix"), "unix");
 }
 
 class StrangersLine : public testing::Test {
