@@ -146,6 +146,7 @@ def test_the_sanitizers_run_beside_others_and_their_failure_fails_the_run(tmp_pa
     assert re.search(rf"^ctest-asan +{int(code == 0)} passed +{int(code != 0)} failed.*, beside others$", said, re.M), said
     assert said.endswith(f"{6 - (code != 0)} passed, {int(code != 0)} failed\n"), said
     assert "\nwhat ctest said\n" in said
+    assert (f"\nFAILED ctest-asan: it ended with code {code}" in said) == (code != 0), said
     assert re.search("^19$", said, re.M), said
     if os.path.exists("/proc/self/autogroup"):
         assert re.search(r"^/autogroup-\d+ nice 19$", said, re.M), said

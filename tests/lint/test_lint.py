@@ -4,7 +4,7 @@
 import pytest
 
 import shapes
-from junit_counts import counts
+from junit_counts import counts, failures
 from lint import check_file, public_headers
 
 HEAD = "// SPDX-License-Identifier: Apache-2.0\n"
@@ -150,3 +150,22 @@ def test_counts_of_a_pytest_report():
 def test_a_broken_report_is_a_failure_and_control_characters_are_not():
     assert counts("<testsuite>") == (1, 1, 0)
     assert counts('<testsuite><testcase name="a"><system-out>\x1b[1m</system-out></testcase></testsuite>') == (1, 0, 0)
+
+
+def test_failures_of_reports_name_the_tests_and_the_end_of_what_they_said():
+    ctest = """<testsuite>
+      <testcase name="a" status="run"><system-out>fine</system-out></testcase>
+      <testcase name="b" classname="B" status="fail"><failure message=""/><system-out>one
+two</system-out></testcase>
+      <testcase name="c" status="notrun"><skipped message="Unable to find executable"/></testcase>
+      <testcase name="d" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>
+    </testsuite>"""
+    assert failures("unit", ctest) == [
+        "FAILED unit: B b", "    one", "    two", "FAILED unit:  c", "    Unable to find executable"]
+    lines = "\n".join(f"{i} {'x' * 500}" for i in range(50))
+    pytests = f"""<testsuite><testcase classname="t" name="e"><failure message="x">{lines}</failure></testcase>
+      <testcase classname="t" name="f"/></testsuite>"""
+    found = failures("e2e", pytests)
+    assert len(found) == 13 and found[0] == "FAILED e2e: t e" and found[-1].startswith("    49 x")
+    assert max(map(len, found)) == 204
+    assert failures("e2e", "<testsuite>") == ["FAILED e2e: its results are no XML"]
