@@ -3,11 +3,16 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel_posix.h>
@@ -15,8 +20,10 @@
 #include <gtest/gtest.h>
 
 #include "base/host.h"
+#include "client/cli/fetches_ahead.h"
 #include "fairway/v1/admin.grpc.pb.h"
 #include "fairway/v1/client.grpc.pb.h"
+#include "ifrt/service.grpc.pb.h"
 
 namespace fairway {
 namespace {
@@ -126,6 +133,193 @@ TEST_F(GatewayCallsTest, ACallOfAnUnknownMethodIsRefusedByTheController) {
   v1::GetStatusResponse status;
   EXPECT_EQ(v1::Admin::NewStub(channel_)->GetStatus(&context_, {}, &status).error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
+}
+
+namespace proxy = xla::ifrt::proxy;
+
+// The front door of jaxlib beyond a gateway, as far as fetches go. Its session is number 7.
+class DoorBeyond final : public proxy::GrpcIfrtService::Service {
+ public:
+  DoorBeyond() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~DoorBeyond() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::shared_ptr<grpc::Channel> Channel() const {
+    return grpc::CreateChannel(HostPort("127.0.0.1", port_), grpc::InsecureChannelCredentials());
+  }
+  void Wait(const std::function<bool()>& condition) {
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, condition);
+  }
+  void Set(int& what, int value) {
+    const std::lock_guard lock(mu_);
+    what = value;
+    changed_.notify_all();
+  }
+
+  // Guarded by mu_.
+  int answered_after = 0;  // a fetch is answered when so many look-ups have come
+  int not_found = 0;       // so many look-ups come too early
+  int deletes_pass = 0;    // a deletion ends when this is not 0
+  int messages = 1;        // of a buffer; each has 1 MiB
+  int lookups = 0, early_lookups = 0, deletes = 0, cancelled = 0;
+
+ private:
+  using Stream = grpc::ServerReaderWriter<proxy::IfrtResponse, proxy::IfrtRequest>;
+  grpc::Status IfrtSession(grpc::ServerContext*, Stream* stream) override {
+    proxy::IfrtRequest request;
+    while (stream->Read(&request)) {
+      proxy::IfrtResponse response;
+      if (request.has_init_request()) response.mutable_init_response()->set_session_id(7);
+      if (request.has_copy_to_host_buffer_request()) {
+        Wait([&] { return lookups >= answered_after; });
+        response.mutable_copy_to_host_buffer_response();
+      }
+      stream->Write(response);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status HostBufferLookup(
+      grpc::ServerContext* context, const proxy::GrpcHostBufferLookupRequest* request,
+      grpc::ServerWriter<proxy::GrpcHostBufferLookupResponse>* writer) override {
+    const bool early = context->client_metadata().contains(kEarlyKey);
+    if (request->session_id() != 7) return {grpc::StatusCode::NOT_FOUND, "no such session"};
+    int number;
+    {
+      const std::lock_guard lock(mu_);
+      number = ++lookups;
+      if (early) ++early_lookups;
+      changed_.notify_all();
+    }
+    if (number <= not_found) return {grpc::StatusCode::NOT_FOUND, "no such buffer"};
+    proxy::GrpcHostBufferLookupResponse response;
+    for (int i = 0; i < messages; ++i) {
+      response.set_data(std::string(1 << 20, static_cast<char>('a' + request->handle() + i)));
+      if (writer->Write(response)) continue;
+      const std::lock_guard lock(mu_);
+      ++cancelled;
+      changed_.notify_all();
+      return grpc::Status::CANCELLED;
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status HostBufferDelete(grpc::ServerContext*, const proxy::GrpcHostBufferDeleteRequest*,
+                                proxy::GrpcHostBufferDeleteResponse*) override {
+    {
+      const std::lock_guard lock(mu_);
+      ++deletes;
+      changed_.notify_all();
+    }
+    Wait([&] { return deletes_pass != 0; });
+    return grpc::Status::OK;
+  }
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class GatewayFetchesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    proxy::IfrtRequest request;
+    request.mutable_init_request();
+    Exchange(request);
+  }
+  void TearDown() override {
+    door_.Set(door_.deletes_pass, 1);
+    door_.Set(door_.answered_after, 0);
+    if (stream_ == nullptr) return;
+    stream_->WritesDone();
+    EXPECT_TRUE(stream_->Finish().ok());
+  }
+  void Exchange(const proxy::IfrtRequest& request) {
+    proxy::IfrtResponse response;
+    ASSERT_TRUE(stream_->Write(request));
+    ASSERT_TRUE(stream_->Read(&response));
+  }
+  void Fetch(uint64_t handle) {
+    proxy::IfrtRequest request;
+    request.mutable_copy_to_host_buffer_request()->set_host_buffer_handle(handle);
+    Exchange(request);
+  }
+  // The first bytes of the messages, or the code of the error.
+  std::string Lookup(uint64_t handle, uint64_t session = 7) {
+    proxy::GrpcHostBufferLookupRequest request;
+    request.set_session_id(session);
+    request.set_handle(handle);
+    grpc::ClientContext context;
+    const auto reader = stub_->HostBufferLookup(&context, request);
+    proxy::GrpcHostBufferLookupResponse response;
+    std::string out;
+    while (reader->Read(&response)) {
+      EXPECT_EQ(response.data().size(), size_t{1} << 20);
+      out += response.data()[0];
+    }
+    const grpc::Status status = reader->Finish();
+    return status.ok() ? out : std::to_string(status.error_code());
+  }
+  grpc::Status Delete(uint64_t handle) {
+    proxy::GrpcHostBufferDeleteRequest request;
+    request.set_session_id(7);
+    request.set_handle(handle);
+    grpc::ClientContext context;
+    proxy::GrpcHostBufferDeleteResponse response;
+    return stub_->HostBufferDelete(&context, request, &response);
+  }
+
+  DoorBeyond door_;
+  GatewayCalls gateway_{door_.Channel()};
+  const std::unique_ptr<proxy::GrpcIfrtService::Stub> stub_ =
+      proxy::GrpcIfrtService::NewStub(ChannelBy(gateway_));
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<proxy::IfrtRequest, proxy::IfrtResponse>> stream_ =
+      stub_->IfrtSession(&context_);
+};
+
+TEST_F(GatewayFetchesTest, WaitForTheControllerOnce) {
+  door_.Set(door_.answered_after, 1);  // before the client can look its buffer up
+  door_.Set(door_.messages, 9);
+  Fetch(1);
+  EXPECT_EQ(Lookup(1), "bcdefghij");
+  EXPECT_TRUE(Delete(1).ok());  // though the controller does not answer
+  door_.Wait([&] { return door_.deletes == 1; });
+  EXPECT_EQ(door_.lookups, 1);
+  EXPECT_EQ(door_.early_lookups, 1);
+}
+
+TEST_F(GatewayFetchesTest, ALookUpThatFoundNothingIsMadeAgain) {
+  door_.Set(door_.answered_after, 1);
+  door_.Set(door_.not_found, 1);
+  Fetch(2);
+  EXPECT_EQ(Lookup(2), "c");
+  EXPECT_EQ(door_.lookups, 2);
+  EXPECT_EQ(door_.early_lookups, 1);
+}
+
+TEST_F(GatewayFetchesTest, ErrorsAreTheControllers) {
+  door_.Set(door_.not_found, 1000);
+  Fetch(3);
+  EXPECT_EQ(Lookup(3), std::to_string(grpc::StatusCode::NOT_FOUND));
+  EXPECT_EQ(Lookup(4), std::to_string(grpc::StatusCode::NOT_FOUND));
+  EXPECT_EQ(Lookup(3, /*session=*/8), std::to_string(grpc::StatusCode::NOT_FOUND));
+}
+
+TEST_F(GatewayFetchesTest, WhatTheClientDropsIsGivenUp) {
+  door_.Set(door_.messages, 1000);
+  for (uint64_t handle = 0; handle < 70; ++handle) Fetch(handle);
+  door_.Wait([&] { return door_.cancelled >= 6; });  // the oldest, for the youngest
+  door_.Set(door_.deletes_pass, 1);
+  EXPECT_TRUE(Delete(69).ok());
+  door_.Wait([&] { return door_.cancelled >= 7; });
+  stream_->WritesDone();
+  EXPECT_TRUE(stream_->Finish().ok());
+  stream_ = nullptr;
+  door_.Wait([&] { return door_.cancelled == 70; });
 }
 
 }  // namespace

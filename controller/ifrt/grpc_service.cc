@@ -31,6 +31,9 @@ constexpr int kMaxReceiveBytes = 512 << 20;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr char kSessionKey[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
 constexpr std::string_view kService = "xla.ifrt.proxy.GrpcIfrtService";
+// As in client/cli/fetches_ahead.h: `fairway gateway` looks a result up right behind the request
+// that fetches it, so the look-up may come first.
+constexpr char kEarlyKey[] = "fairway-early";
 constexpr char kStoreKey[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
 
 template <typename Proto>
@@ -257,13 +260,18 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     call->KeepAlive();
     const uint64_t id = request->session_id(), handle = request->handle();
     const bool owned = streams_->Owns(id, OwnerOf(verdict, *context));
-    loop_->Post("ifrt lookup", [door = door_, id, handle, owned, call] {
+    const bool early = context->client_metadata().contains(kEarlyKey);
+    loop_->Post("ifrt lookup", [door = door_, id, handle, owned, early, call] {
       fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
       if (session == nullptr) return call->Deliver(absl::NotFoundError("there is no such session"));
-      session->host_buffers().Lookup(handle,
-                                     [call](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
-                                       call->Deliver(std::move(bytes));
-                                     });
+      const auto deliver = [call](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
+        call->Deliver(std::move(bytes));
+      };
+      if (early) {
+        session->host_buffers().LookupEarly(handle, deliver);
+      } else {
+        session->host_buffers().Lookup(handle, deliver);
+      }
     });
     return call.get();
   }

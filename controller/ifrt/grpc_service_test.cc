@@ -3,6 +3,7 @@
 #include "controller/ifrt/grpc_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -132,8 +133,10 @@ class GrpcServiceTest : public testing::Test {
     return writer->Finish();
   }
   // The bytes, and the number of messages in which they came.
-  std::pair<std::string, int> Lookup(uint64_t session, uint64_t handle, grpc::Status* status) {
+  std::pair<std::string, int> Lookup(uint64_t session, uint64_t handle, grpc::Status* status,
+                                     bool early = false) {
     grpc::ClientContext context;
+    if (early) context.AddMetadata("fairway-early", "1");
     proxy::GrpcHostBufferLookupRequest request;
     request.set_session_id(session);
     request.set_handle(handle);
@@ -212,6 +215,29 @@ TEST_F(GrpcServiceTest, BytesGoThereAndBackInChunks) {
   EXPECT_TRUE(stub_->HostBufferDelete(&context, request, &response).ok());
   EXPECT_EQ(stub_->HostBufferDelete(&again, request, &response).error_code(),
             grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(GrpcServiceTest, AnEarlyLookUpWaitsForTheRequestThatFetches) {
+  const auto session = Open();
+  ASSERT_TRUE(Store(session->id, 5, 3, {"abc"}).ok());
+  session->Ask(Make(3));
+  grpc::Status status;
+  Lookup(session->id, 6, &status);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  // Of two one waits, and the other's end tells that it does.
+  std::promise<void> one_waits;
+  std::atomic<int> refused = 0;
+  const auto look = [&] {
+    grpc::Status ended;
+    const std::string bytes = Lookup(session->id, 6, &ended, /*early=*/true).first;
+    if (ended.error_code() == grpc::StatusCode::NOT_FOUND && ++refused == 1) one_waits.set_value();
+    return bytes;
+  };
+  auto one = std::async(std::launch::async, look), other = std::async(std::launch::async, look);
+  one_waits.get_future().get();
+  session->Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 }");
+  EXPECT_EQ(one.get() + other.get(), "abc");
+  EXPECT_EQ(refused, 1);
 }
 
 TEST_F(GrpcServiceTest, AnEmptyBufferComesInOneMessage) {

@@ -4,6 +4,13 @@
 #include <utility>
 
 namespace fairway {
+namespace {
+
+absl::Status NoSuchBuffer(uint64_t handle) {
+  return Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle);
+}
+
+}  // namespace
 
 HostBufferStore::~HostBufferStore() { End(); }
 
@@ -13,6 +20,8 @@ std::shared_ptr<void> HostBufferStore::End() {
     for (const Ready& reader : std::exchange(held->at(handle).readers, {}))
       reader(absl::UnavailableError("the session has ended"));
   }
+  for (const auto& [handle, reader] : std::exchange(early_, {}))
+    reader(absl::UnavailableError("the session has ended"));
   return held;
 }
 
@@ -48,6 +57,11 @@ void HostBufferStore::Take(uint64_t handle, Ready ready) {
 
 void HostBufferStore::Expect(uint64_t handle, std::shared_ptr<void> charge) {
   slots_[handle].charge = std::move(charge);
+  const auto early = early_.find(handle);
+  if (early == early_.end()) return;
+  const Ready reader = std::move(early->second);
+  early_.erase(early);
+  Lookup(handle, reader);
 }
 
 void HostBufferStore::StoreIfExpected(uint64_t handle, Bytes bytes) {
@@ -64,8 +78,7 @@ void HostBufferStore::StoreIfExpected(uint64_t handle, Bytes bytes) {
 
 void HostBufferStore::Lookup(uint64_t handle, Ready ready) {
   const auto it = slots_.find(handle);
-  if (it == slots_.end())
-    return ready(Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle));
+  if (it == slots_.end()) return ready(NoSuchBuffer(handle));
   if (!it->second.bytes.has_value()) {
     it->second.readers.push_back(std::move(ready));
     read_.insert(handle);
@@ -75,10 +88,18 @@ void HostBufferStore::Lookup(uint64_t handle, Ready ready) {
   ready(copy);
 }
 
+void HostBufferStore::LookupEarly(uint64_t handle, Ready ready) {
+  if (slots_.contains(handle)) return Lookup(handle, std::move(ready));
+  if (early_.contains(handle)) return ready(NoSuchBuffer(handle));  // one waits already
+  early_.emplace(handle, std::move(ready));
+  if (early_.size() <= kMostEarly) return;
+  auto oldest = early_.extract(early_.begin());
+  oldest.mapped()(NoSuchBuffer(oldest.key()));
+}
+
 absl::Status HostBufferStore::Delete(uint64_t handle) {
   const auto it = slots_.find(handle);
-  if (it == slots_.end())
-    return Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle);
+  if (it == slots_.end()) return NoSuchBuffer(handle);
   const Slot slot = std::move(it->second);
   slots_.erase(it);
   read_.erase(handle);

@@ -43,11 +43,17 @@ class HostBufferStore {
   // Reads the buffer: now, or when it is stored. NOT_FOUND: the handle is neither stored nor
   // expected.
   void Lookup(uint64_t handle, Ready ready);
+  // The same, but waits for a buffer that is not expected yet, since its request is still on its
+  // way. Of more than kMostEarly that wait so, those with the smallest handles are answered with
+  // NOT_FOUND.
+  void LookupEarly(uint64_t handle, Ready ready);
   // NOT_FOUND: there is no such buffer. All who wait for it, the taker too, get CANCELLED. Bytes
   // that come later are kept for the next one (Store), or dropped (StoreIfExpected).
   absl::Status Delete(uint64_t handle);
 
   size_t size() const { return slots_.size(); }
+
+  static constexpr size_t kMostEarly = 64;
 
  private:
   struct Slot {
@@ -58,7 +64,8 @@ class HostBufferStore {
   };
   using Slots = std::map<uint64_t, Slot>;
   Slots slots_;
-  std::set<uint64_t> read_;  // buffers that have readers
+  std::set<uint64_t> read_;          // buffers that have readers
+  std::map<uint64_t, Ready> early_;  // readers of buffers that are not expected yet
 };
 
 }  // namespace fairway

@@ -92,5 +92,36 @@ TEST_F(HostBufferStoreTest, ThoseWhoWaitHearOfTheDeletionAndReadersOfTheEnd) {
   EXPECT_EQ(log_, "deleted=CANCELLED taker=CANCELLED ended=UNAVAILABLE ");
 }
 
+TEST_F(HostBufferStoreTest, AnEarlyReaderWaitsUntilTheBufferIsExpected) {
+  store_.LookupEarly(1, Note("early"));
+  store_.LookupEarly(1, Note("second"));
+  EXPECT_EQ(log_, "second=NOT_FOUND ");
+  store_.Expect(1);
+  store_.LookupEarly(1, Note("late"));
+  EXPECT_EQ(log_, "second=NOT_FOUND ");
+  store_.StoreIfExpected(1, Blob::Copy("a"));
+  EXPECT_EQ(log_, "second=NOT_FOUND early=a late=a ");
+}
+
+// What an early reader waits for is no buffer yet: bytes that come are those of nobody.
+TEST_F(HostBufferStoreTest, AnEarlyReaderKeepsNoBytes) {
+  store_.Expect(1);
+  EXPECT_TRUE(store_.Delete(1).ok());
+  store_.LookupEarly(1, Note("early"));
+  store_.StoreIfExpected(1, Blob::Copy("a"));
+  EXPECT_EQ(store_.size(), 0u);
+  EXPECT_EQ(log_, "");
+  store_.End();
+  EXPECT_EQ(log_, "early=UNAVAILABLE ");
+}
+
+TEST_F(HostBufferStoreTest, EarlyReadersAreBounded) {
+  for (uint64_t handle = 1; handle <= HostBufferStore::kMostEarly; ++handle)
+    store_.LookupEarly(handle, Note(std::to_string(handle)));
+  EXPECT_EQ(log_, "");
+  store_.LookupEarly(1000, Note("1000"));
+  EXPECT_EQ(log_, "1=NOT_FOUND ");
+}
+
 }  // namespace
 }  // namespace fairway
