@@ -433,6 +433,28 @@ def test_jax_works_by_tls_and_its_gateway_ends_with_it(island, certificates):
         jax.process.communicate(timeout=60)
 
 
+CALLBACK = """
+import sys, fairway, jax, numpy as np
+fairway.connect(sys.argv[1], tls_ca=sys.argv[2], token_file=sys.argv[3])
+doubled = jax.jit(lambda v: jax.pure_callback(lambda a: np.float32(2) * a, v, v))
+for value in range(3):
+    print(float(doubled(np.float32(value))))
+jax.debug.print("{} was printed by the client", 3)
+jax.effects_barrier()
+"""
+
+
+def test_callbacks_of_jax_work_by_tls_and_token(secured, certificates, new_cluster):
+    plugin = new_cluster(devices=1).executors()[0].flag("plugin")
+    secured.start("w0", "fairway-worker", "--name=w0", f"--controller=127.0.0.1:{secured.link}", f"--plugin={plugin}",
+                  *tls_of(certificates, "w0"))
+    secured.controller.wait("islands up: 1")
+    done = subprocess.run(
+        [sys.executable, "-c", CALLBACK, f"127.0.0.1:{secured.port}", f"{certificates}/ca.pem", f"{certificates}/user.token"],
+        text=True, capture_output=True, timeout=120, env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
+    assert done.stdout == "0.0\n2.0\n4.0\n3 was printed by the client\n", done.stderr
+
+
 def test_jax_says_in_one_line_why_there_is_no_tls(secured, certificates, tmp_path):
     make(tmp_path / "other")
     other = tmp_path / "other"
