@@ -384,9 +384,9 @@ sys.stdin.readline()
 class Jax:
     """A JAX program by TLS; it has printed a sum, and waits for its standard input."""
 
-    def __init__(self, secured, ca, token, *words):
+    def __init__(self, secured, ca, token, *words, code=JAX):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", JAX, f"127.0.0.1:{secured.port}", str(ca), str(token), *words],
+            [sys.executable, "-c", code, f"127.0.0.1:{secured.port}", str(ca), str(token), *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
 
@@ -453,6 +453,39 @@ def test_callbacks_of_jax_work_by_tls_and_token(secured, certificates, new_clust
         [sys.executable, "-c", CALLBACK, f"127.0.0.1:{secured.port}", f"{certificates}/ca.pem", f"{certificates}/user.token"],
         text=True, capture_output=True, timeout=120, env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
     assert done.stdout == "0.0\n2.0\n4.0\n3 was printed by the client\n", done.stderr
+
+
+LOSES = """
+import sys, fairway, jax, numpy as np
+fairway.connect(sys.argv[1], tls_ca=sys.argv[2], token_file=sys.argv[3])
+there = jax.device_put(np.arange(1 << 22))
+print(int(np.asarray(there).sum()), flush=True)
+sys.stdin.readline()
+for _ in range(2):
+    try:
+        jax.device_put(np.arange(1 << 16)).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        print(str(error).partition(":")[0], flush=True)
+"""
+
+
+@pytest.mark.parametrize("lost", ["gateway", "controller"])
+def test_a_jax_session_whose_gateway_or_controller_goes_ends_with_one_line(island, certificates, lost):
+    jax = Jax(island, certificates / "ca.pem", certificates / "user.token", code=LOSES)
+    assert jax.process.stdout.readline() == f"{(1 << 22) * ((1 << 22) - 1) // 2}\n", jax.process.stderr.read()
+    (gateway,) = jax.gateways()
+    os.kill(gateway if lost == "gateway" else island.controller.process.pid, signal.SIGKILL)
+    if lost == "controller":
+        island.controller.process.wait()
+        island.daemons.remove(island.controller)
+    out, said = jax.process.communicate("on\n", timeout=60)
+    assert out == "UNAVAILABLE\n" * 2, said
+    line, = [line for line in said.splitlines() if line]
+    if lost == "gateway":
+        assert line.startswith(f"fairway: `fairway gateway` (pid {gateway}), by which this process reached 127.0.0.1:"), said
+        assert "was ended by signal 9; so this session ended at" in line
+    else:
+        assert line.startswith("fairway: the controller at 127.0.0.1:") and "ended this session at" in line, said
 
 
 def test_jax_says_in_one_line_why_there_is_no_tls(secured, certificates, tmp_path):

@@ -139,7 +139,7 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
         raise ControllerError(f"a token goes by TLS only: set {TLS_CA} to the PEM file of the cluster's CA (or tls_ca=), "
                               f"or give no token ({TOKEN_FILE}, token_file=)")
     tls = _start_gateway(where, authorities, token) if authorities else None
-    session = terminal.watch(options, where, {tls.path} if tls else None)
+    session = terminal.watch(options, where, tls)
     try:
         client = ifrt_proxy.get_client(f"grpc://unix:{tls.path}" if tls else f"grpc://{where}", options)
     except Exception as error:

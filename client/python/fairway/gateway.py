@@ -26,8 +26,9 @@ class GatewayError(RuntimeError):
 class Gateway:
     """A gateway that serves. It ends with the process, or by `close`."""
 
-    def __init__(self, path: str, held: int):
+    def __init__(self, path: str, held: int, pid: int):
         self.path = path  # of its socket
+        self.pid = pid
         self._held = held
         # A child of a fork would keep it when this process has ended.
         os.register_at_fork(after_in_child=self.close)
@@ -36,6 +37,17 @@ class Gateway:
         held, self._held = self._held, -1
         if held >= 0:
             os.close(held)
+
+    def end(self) -> str | None:
+        """How its process ended, in words; None: it lives, or this is a child of the process that started it."""
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if pid == 0:
+            return None
+        code = os.waitstatus_to_exitcode(status)
+        return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
 def start(controller: str, tls_ca: str, token_file: str | None = None) -> Gateway:
@@ -77,7 +89,7 @@ def start(controller: str, tls_ca: str, token_file: str | None = None) -> Gatewa
     process.stdout.close()
     process.stderr.close()
     process.returncode = 0  # nobody waits for it here: it ends after this process
-    return Gateway(path, held)
+    return Gateway(path, held, process.pid)
 
 
 def _program() -> str:

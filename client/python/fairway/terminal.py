@@ -27,7 +27,7 @@ import time
 import weakref
 from typing import Any
 
-from fairway import notices, progress
+from fairway import gateway, notices, progress
 
 _FATAL = 3  # absl's level; lower levels are not logged
 _TELL_SECONDS = 3.0
@@ -102,18 +102,18 @@ def name_xla_flags() -> None:
             "the cluster; options of one program: jax.jit(f, compiler_options={...})")
 
 
-def watch(options: Any, where: str, peers: set | None = None) -> _Session:
+def watch(options: Any, where: str, by: gateway.Gateway | None = None) -> _Session:
     """Reports an end of the session that comes from outside, in one line.
 
     Args:
       options: jaxlib's ClientConnectionOptions, before they are used.
       where: the controller's address, for the line.
-      peers: what the process connects to, as `_peer` returns it; None: `where`.
+      by: the gateway through which this process reaches it; None: it connects to `where` itself.
 
     Returns:
       The argument for `keep`.
     """
-    session = _Session(where, _addresses(where) if peers is None else peers)
+    session = _Session(where, by)
     try:
         options.on_disconnect = session.ended
     except AttributeError:
@@ -124,9 +124,10 @@ def watch(options: Any, where: str, peers: set | None = None) -> _Session:
 class _Session:
     """The address and state of a client's connection. The client keeps it alive."""
 
-    def __init__(self, where: str, peers: set):
+    def __init__(self, where: str, by: gateway.Gateway | None):
         self.where = where
-        self.peers = peers
+        self.gateway = by
+        self.peers = {by.path} if by else _addresses(where)  # as `_peer` returns them
         _sessions.append(self)
         self.client: weakref.ref | None = None
         self.seen = False  # whether its connection was found when it began
@@ -153,6 +154,11 @@ class _Session:
         _leaving.wait(_TRACEBACK_SECONDS)
         reason = status.partition(": ")[2]
         reason = "" if reason in ("", "CANCELLED") else f" ({reason})"
+        if self.gateway is not None and (end := self.gateway.end()) is not None:
+            notices.write(
+                f"`fairway gateway` (pid {self.gateway.pid}), by which this process reached {self.where}, {end}; "
+                f"so this session ended at {at}, and its arrays are gone. Start this program (or notebook kernel) again")
+            return
         notices.write(
             f"the controller at {self.where} ended this session at {at}{reason}; its arrays are "
             f"gone. See `fairway status --controller {self.where}`, then start this program "
