@@ -2,9 +2,11 @@
 // The cost of deciding: one thread, no sockets, no devices. Each iteration is one step of a chain,
 // y = f(y): Execute, its PREPARE and LAUNCH at the executors' cores, their reports of its end, and
 // the free of the input. Expectation: a step touches a few maps per shard, so it costs some
-// microseconds and less than one per shard.
+// microseconds and less than one per shard. BM_Copy is a copy to another island.
+#include <array>
 #include <deque>
 #include <memory>
+#include <numeric>
 
 #include <benchmark/benchmark.h>
 
@@ -14,6 +16,7 @@
 #include "controller/cluster/fleet.h"
 #include "controller/cluster/inspection.h"
 #include "controller/cluster/sessions.h"
+#include "wire/link_codec.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway {
@@ -136,6 +139,95 @@ void BM_ChainStep(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(BM_ChainStep)->ArgName("devices")->Arg(1)->Arg(8)->Arg(32);
+
+// Two islands of one executor each. Commands are encoded and decoded, as between processes.
+class TwoIslands : public ClusterActions {
+ public:
+  explicit TwoIslands(int devices) : devices(devices) {
+    for (const char* name : {"a", "b"}) {
+      ExecutorSpec spec;
+      spec.worker = spec.island = name;
+      spec.data_endpoint = "10.20.30.40:29004";
+      spec.incarnation = Incarnation(0x1234567890abcdef);
+      spec.runtime = "instant";
+      spec.num_devices = devices;
+      cluster.fleet().ExecutorUp(spec).value();
+    }
+    session = cluster.sessions().Open("bench").value();
+    std::vector<int32_t> blobs(static_cast<size_t>(devices));
+    std::iota(blobs.begin(), blobs.end(), 0);
+    const Shape shape{{devices * kBytes / 4}};
+    const auto put = cluster.arrays().Put(
+        session, 1,
+        {DType::kF32, shape,
+         Sharding::ConcreteEven(OnIsland(0), Shape{{kBytes / 4}}, /*replicated=*/false)},
+        blobs);
+    for (const int32_t blob : blobs)
+      cluster.arrays().ProvideUpload(put->upload, blob, BytesRef(Blob::Make(kBytes)));
+    Deliver();
+  }
+  std::vector<int32_t> OnIsland(int island) const {
+    std::vector<int32_t> ids(static_cast<size_t>(devices));
+    std::iota(ids.begin(), ids.end(), island * devices);
+    return ids;
+  }
+  absl::Status CopyTo(int island, uint64_t in, uint64_t out) {
+    return cluster.arrays()
+        .Copy(session, {in}, OnIsland(island), std::nullopt, CopySemantics::kAlwaysCopy, {out})
+        .status();
+  }
+  void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget>) override {
+    commands.emplace_back(executor, EncodeCommand(command).value());
+  }
+  void OfferUpload(TransferId, std::vector<BytesRef>) override {}
+  void WithdrawUpload(TransferId) override {}
+  void PullToHost(TransferId, ExecutorId, int32_t, int64_t) override {}
+  void WantTurn() override { turn_wanted = true; }
+  void Deliver() {
+    bool more = true;
+    while (more) {
+      while (std::exchange(turn_wanted, false)) cluster.Turn();
+      for (; !commands.empty(); commands.pop_front()) {
+        const auto& [executor, body] = commands.front();
+        bytes += body.size();
+        executors[executor.value - 1].core.OnCommand(DecodeCommand(body).value());
+      }
+      for (uint32_t i = 0; i < executors.size(); ++i) {
+        InstantExecutor& executor = executors[i];
+        executor.Work();
+        if (!std::exchange(executor.report_wanted, false)) continue;
+        cluster.fleet().OnReport(ExecutorId(i + 1), Incarnation(0x1234567890abcdef),
+                                 executor.core.TakeReport());
+      }
+      more = turn_wanted || !commands.empty() || executors[0].report_wanted ||
+             executors[1].report_wanted;
+    }
+  }
+
+  static constexpr int64_t kBytes = 1 << 20;  // large uploads do not stay with the controller
+  const int devices;
+  bool turn_wanted = false;
+  std::array<InstantExecutor, 2> executors;
+  std::deque<std::pair<ExecutorId, std::string>> commands;
+  size_t bytes = 0;  // of all commands so far
+  Cluster cluster{ClusterOptions{}, this};
+  SessionId session;
+};
+
+void BM_Copy(benchmark::State& state) {
+  TwoIslands world(static_cast<int>(state.range(0)));
+  const size_t before = world.bytes;
+  uint64_t handle = 1;
+  for (auto _ : state) {
+    if (!world.CopyTo(1, 1, ++handle).ok()) state.SkipWithError("refused");
+    world.Deliver();
+    benchmark::DoNotOptimize(world.cluster.arrays().Destruct(world.session, {handle}));
+    world.Deliver();
+  }
+  state.counters["bytes"] =
+      static_cast<double>(world.bytes - before) / static_cast<double>(state.iterations());
+}
+BENCHMARK(BM_Copy)->ArgName("devices")->Arg(1)->Arg(8);
 
 }  // namespace
 }  // namespace fairway
