@@ -144,6 +144,8 @@ enum class Bug {
   kRegisterTooSoon,      // executor: registers anew while launches are in flight
   kHeldForEver,          // a node that waits for room for its commands does not try again
   kShardOfOnePiece,      // executor: a shard is made once one of its pieces has come
+  kTicketOfAnother,      // transfers: a receiver gets the ticket of another transfer
+  kAnyTicket,            // data port: serves whoever asks
 };
 
 inline constexpr std::array kAllBugs = {
@@ -273,6 +275,8 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kRegisterTooSoon, std::string_view("register_too_soon")},
     std::pair{Bug::kHeldForEver, std::string_view("held_for_ever")},
     std::pair{Bug::kShardOfOnePiece, std::string_view("shard_of_one_piece")},
+    std::pair{Bug::kTicketOfAnother, std::string_view("ticket_of_another")},
+    std::pair{Bug::kAnyTicket, std::string_view("any_ticket")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/ticket.h"
 
 namespace fairway {
 
@@ -36,6 +37,7 @@ struct ExecutorSpec {
   ArrivalRule gang_inputs = ArrivalRule::kReady;
   uint64_t highest_launch_id = 0;  // seen on this worker, over its incarnations (rule L1)
   std::string data_endpoint;       // "host:port" where peers pull shards
+  PortKey data_key;                // of that port; a secret
 };
 
 }  // namespace fairway

@@ -12,6 +12,7 @@
 #include "base/blob.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "base/ticket.h"
 #include "core/dtype.h"
 #include "core/shape.h"
 
@@ -49,6 +50,7 @@ struct CallbackAnswer {
   std::vector<std::shared_ptr<const Blob>> results;  // if `status` is OK
   // Set: the results must be pulled from the controller's data port, each by its number.
   TransferId transfer;
+  Ticket ticket;  // for them
 };
 
 // If the arguments together have at most this size, they cross the executor's link; larger ones are

@@ -21,6 +21,7 @@
 #include "base/ids.h"
 #include "base/shared_vector.h"
 #include "base/status.h"
+#include "base/ticket.h"
 #include "core/box.h"
 #include "core/dtype.h"
 #include "core/shape.h"
@@ -64,6 +65,7 @@ struct InstallExecutable {
   struct Member {
     std::string endpoint;  // of its data port
     Incarnation incarnation;
+    Ticket ticket;  // for what gangs exchange at that port
     friend bool operator==(const Member&, const Member&) = default;
   };
   SharedVector<Member> members;
@@ -178,6 +180,7 @@ struct ShardSource {
   std::string endpoint;     // kPeer: data port of the executor that has it
   Incarnation incarnation;  // kPeer: incarnation of that executor; another one refuses
   int32_t index = 0;        // kPeer, kController: number of the shard within the transfer
+  Ticket ticket;            // kPeer, kController: for the transfer, at the source's data port
   std::shared_ptr<const Blob>
       bytes;  // kInline: a small upload, which comes with the command; copy it before use
 };

@@ -8,8 +8,9 @@
 namespace fairway::data {
 namespace {
 
-// transfer u64, index i32, round u32, incarnation u64, bytes i64, the puller's incarnation u64.
-constexpr size_t kRequestBytes = 40;
+// transfer u64, index i32, round u32, incarnation u64, bytes i64, the puller's incarnation u64, the
+// ticket.
+constexpr size_t kRequestBytes = 56;
 
 }  // namespace
 
@@ -23,12 +24,16 @@ std::string Encode(const WireRequest& request) {
   std::memcpy(out.data() + 16, &incarnation, 8);
   std::memcpy(out.data() + 24, &request.bytes, 8);
   std::memcpy(out.data() + 32, &request.request.from.value, 8);
+  std::memcpy(out.data() + 40, &request.request.ticket, 16);
   return out;
 }
 
 absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload) {
   if (payload.size() != kRequestBytes)
-    return InvalidArgument("a pull request has {} bytes", payload.size());
+    return InvalidArgument(
+        "a pull request of {} bytes, {} with its ticket are expected: who asks "
+        "is of another version",
+        payload.size(), kRequestBytes);
   WireRequest request;
   std::memcpy(&request.request.transfer.value, payload.data(), 8);
   std::memcpy(&request.request.index, payload.data() + 8, 4);
@@ -36,6 +41,7 @@ absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload) {
   std::memcpy(&request.incarnation.value, payload.data() + 16, 8);
   std::memcpy(&request.bytes, payload.data() + 24, 8);
   std::memcpy(&request.request.from.value, payload.data() + 32, 8);
+  std::memcpy(&request.request.ticket, payload.data() + 40, 16);
   if (request.bytes < 0) return InvalidArgument("a pull request expects {} bytes", request.bytes);
   return request;
 }
@@ -48,6 +54,7 @@ std::string Encode(const WirePush& push, std::string_view bytes) {
   std::memcpy(out.data() + 12, &push.name.part, 4);
   std::memcpy(out.data() + 16, &push.to.value, 8);
   std::memcpy(out.data() + 24, &push.name.from.value, 8);
+  std::memcpy(out.data() + 32, &push.ticket, 16);
   out.append(bytes);
   return out;
 }
@@ -59,6 +66,7 @@ WirePush DecodePush(const char* payload) {
   std::memcpy(&push.name.part, payload + 12, 4);
   std::memcpy(&push.to.value, payload + 16, 8);
   std::memcpy(&push.name.from.value, payload + 24, 8);
+  std::memcpy(&push.ticket, payload + 32, 16);
   return push;
 }
 

@@ -50,10 +50,11 @@ struct LoopSide {
 // All connections. Everything but Post runs on the I/O thread.
 class IoSide : public std::enable_shared_from_this<IoSide> {
  public:
-  IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, Spool spool,
-         const TlsUse& tls)
+  IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, const PortKey& key,
+         Spool spool, const TlsUse& tls)
       : loop_side_(std::move(loop_side)),
         incarnation_(incarnation),
+        key_(key),
         tls_(tls),
         handshakes_(tls),
         acceptor_(io_),
@@ -164,7 +165,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   void Accepted(Channel channel) {
     const auto stranger = std::make_shared<uint64_t>(0);
     auto stream = std::make_shared<ServerStream>(
-        std::move(channel), incarnation_,
+        std::move(channel), incarnation_, key_,
         [this](std::shared_ptr<ServerStream> from, uint64_t id, PullRequest request) {
           Asked(std::move(from), id, request);
         },
@@ -186,6 +187,9 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
       closed.mapped()->CloseNow();
     });
     stream->set_known([this, stranger] { strangers_.Remove(*stranger); });
+    stream->set_refused([this, asks = stream.get()](const absl::Status& why) {
+      refusals_.Log(asks->peer(), Text(why));
+    });
     servers_[stream.get()] = stream;
     stream->Start();
   }
@@ -198,6 +202,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
       io_.get_executor()};
   const std::shared_ptr<LoopSide> loop_side_;
   const Incarnation incarnation_;
+  const PortKey key_;
   const TlsUse tls_;
   Handshakes handshakes_;
   tcp::acceptor acceptor_;
@@ -294,10 +299,10 @@ class TcpDataPlane final : public DataPlane {
     io_->Post([io = io_.get(), endpoint, transfer] { io->TakeBack(endpoint, transfer); });
   }
 
-  void Push(const std::string& endpoint, Incarnation incarnation, PushName name,
-            std::string_view bytes, std::shared_ptr<void> pending) override {
+  void Push(const std::string& endpoint, Incarnation incarnation, const Ticket& ticket,
+            PushName name, std::string_view bytes, std::shared_ptr<void> pending) override {
     name.from = incarnation_;
-    data::PendingPush push{data::Encode(data::WirePush{name, incarnation}, bytes),
+    data::PendingPush push{data::Encode(data::WirePush{name, incarnation, ticket}, bytes),
                            std::move(pending)};
     io_->Post([io = io_.get(), endpoint, push = std::move(push)]() mutable {
       io->Push(endpoint, std::move(push));
@@ -330,14 +335,14 @@ class TcpDataPlane final : public DataPlane {
 
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
-    Incarnation incarnation,
+    Incarnation incarnation, const PortKey& key,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_round, OnPush on_push,
     std::function<void(PullRequest request)> on_taken_back, const TlsUse& tls) {
   auto loop_side =
       std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull), false, std::move(on_round),
                                           std::move(on_push), std::move(on_taken_back)});
-  auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool), tls);
+  auto io = std::make_shared<IoSide>(loop_side, incarnation, key, std::move(spool), tls);
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port, tls));
   error_code error;
   const int port = acceptor.local_endpoint(error).port();

@@ -19,6 +19,7 @@
 #include "base/blob.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "base/ticket.h"
 #include "transport/block_pool.h"
 #include "transport/tls.h"
 
@@ -38,6 +39,9 @@ struct PullRequest {
   // Not 0: bytes that the launches of one gang exchange. Their handlers run on the I/O threads of
   // both sides, because a gang waits for them.
   uint32_t round = 0;
+  // What the puller got from the controller to be answered at all: for a round the GangTicket of
+  // the source's port, else TicketFor the transfer and `from`.
+  Ticket ticket = {};
 };
 
 // Names bytes that come without being asked for: an executor pushes them to another one that runs
@@ -65,8 +69,8 @@ class DataPlane {
   // Asks `endpoint` for `request`. The answer must have `bytes` bytes. The block is allocated here,
   // after the caller has reserved the memory. `done` runs once, unless the plane ends before: in
   // the loop (for a round: on the I/O thread). Thread-safe. UNAVAILABLE: the peer cannot be reached
-  // or went away; ABORTED: it has another incarnation; DATA_LOSS: checksum or size differ; else the
-  // source's own error.
+  // or went away; ABORTED: it has another incarnation; PERMISSION_DENIED: request.ticket is not the
+  // right one; DATA_LOSS: checksum or size differ; else the source's own error.
   virtual void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request,
                     int64_t bytes, PullDone done) = 0;
 
@@ -75,10 +79,10 @@ class DataPlane {
   virtual void TakeBack(const std::string& endpoint, TransferId transfer) = 0;
 
   // Copies `bytes`, at most kMaxPushBytes, and sends them. They are dropped if the peer cannot be
-  // reached, goes away or has another incarnation; a Pull would tell. `pending` is released when
-  // they were given to the socket, or dropped. Thread-safe.
-  virtual void Push(const std::string& endpoint, Incarnation incarnation, PushName name,
-                    std::string_view bytes, std::shared_ptr<void> pending) = 0;
+  // reached, goes away, has another incarnation, or if `ticket` is not its GangTicket; a Pull would
+  // tell. `pending` is released when they were given to the socket, or dropped. Thread-safe.
+  virtual void Push(const std::string& endpoint, Incarnation incarnation, const Ticket& ticket,
+                    PushName name, std::string_view bytes, std::shared_ptr<void> pending) = 0;
   // Passes the pushes that were not taken to OnPush again. Thread-safe.
   virtual void RetryPushes() = 0;
 
@@ -93,15 +97,16 @@ class DataPlane {
 using OnPush = std::function<bool(const PushName& name, std::shared_ptr<Blob>& bytes)>;
 
 // `on_pull` runs in the loop (for rounds `on_round`, on the I/O thread) for every request from
-// outside. It answers now or later through `answer`; an Answer that is destroyed unused answers
-// UNAVAILABLE. `advertise_host`: the host in endpoint(); an IPv6 address with or without brackets.
-// `spool`: takes pulled bytes beyond a budget of memory; empty: memory only. `on_push`: see OnPush;
-// empty: pushes are dropped. `on_taken_back` runs in the loop, after on_pull, for a request that
-// was not answered and whose peer does not want the answer any more; `answer` does nothing then.
-// `tls`: of the connections that it makes and accepts.
+// outside that shows the right ticket of `key`. It answers now or later through `answer`; an Answer
+// that is destroyed unused answers UNAVAILABLE. `advertise_host`: the host in endpoint(); an IPv6
+// address with or without brackets. `spool`: takes pulled bytes beyond a budget of memory; empty:
+// memory only. `on_push`: see OnPush; empty: pushes are dropped. `on_taken_back` runs in the loop,
+// after on_pull, for a request that was not answered and whose peer does not want the answer any
+// more; `answer` does nothing then. `tls`: of the connections that it makes and accepts. Requests
+// and pushes without the right ticket get an error, and a line in the log, one a second at most.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
-    Incarnation incarnation,
+    Incarnation incarnation, const PortKey& key,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool = {},
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_round = {},
     OnPush on_push = {}, std::function<void(PullRequest request)> on_taken_back = {},

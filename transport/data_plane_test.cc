@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -33,6 +34,8 @@ DataView View(std::string_view bytes) {
   return {blob->view(), blob};
 }
 
+PortKey KeyOf(Incarnation incarnation) { return {incarnation.value, 1}; }
+
 // With TLS, and without.
 class Planes : public testing::TestWithParam<bool> {
  protected:
@@ -45,14 +48,23 @@ class Planes : public testing::TestWithParam<bool> {
   std::unique_ptr<DataPlane> Make(Incarnation incarnation,
                                   std::function<void(PullRequest, Answer)> on_pull,
                                   Spool spool = {}) {
-    auto plane = MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation,
-                                  std::move(on_pull), std::move(spool), {}, {}, {}, tls_);
+    auto plane =
+        MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation, KeyOf(incarnation),
+                         std::move(on_pull), std::move(spool), {}, {}, {}, tls_);
     EXPECT_TRUE(plane.ok()) << plane.status();
     return *std::move(plane);
   }
   void Pull(uint64_t transfer, int32_t index, int64_t bytes,
             Incarnation incarnation = Incarnation(7)) {
-    sink_->Pull(source_endpoint(), incarnation, {TransferId(transfer), index}, bytes,
+    PullWith(SinksTicket(transfer), transfer, index, bytes, incarnation);
+  }
+  static Ticket SinksTicket(uint64_t transfer) {
+    return TicketFor(KeyOf(Incarnation(7)), TransferId(transfer), Incarnation(8));
+  }
+  void PullWith(const Ticket& ticket, uint64_t transfer, int32_t index, int64_t bytes,
+                Incarnation incarnation = Incarnation(7)) {
+    sink_->Pull(source_endpoint(), incarnation,
+                {TransferId(transfer), index, Incarnation(), 0, ticket}, bytes,
                 [this, transfer, index](auto blob) {
                   got_.insert_or_assign({transfer, index}, std::move(blob));
                 });
@@ -82,11 +94,87 @@ std::string KindOf(const testing::TestParamInfo<bool>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, Planes, testing::Bool(), KindOf);
 
+TEST_P(Planes, APullWithoutItsTicketGetsNothingAndTheRightOneIsServed) {
+  int asked = 0;
+  on_pull_ = [&](PullRequest, Answer answer) {
+    ++asked;
+    answer(View("12345"));
+  };
+  const auto refusal = [&](const Ticket& ticket) {
+    got_.clear();
+    PullWith(ticket, 1, 0, 5);
+    EXPECT_TRUE(RunUntil(loop_, [&] { return !got_.empty(); }));
+    const absl::Status status = got_.at({1, 0}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+    return Text(status);
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("incarnation 8 asked for bytes of transfer 1 with no ticket"));
+  const Ticket right = SinksTicket(1);
+  for (const Ticket& wrong :
+       {Ticket{1, 2}, Ticket{right.first, right.second ^ 1}, SinksTicket(2),
+        TicketFor(KeyOf(Incarnation(7)), TransferId(1), Incarnation(9)),  // another receiver's
+        TicketFor(KeyOf(Incarnation(6)), TransferId(1), Incarnation(8)),  // for another source
+        GangTicket(KeyOf(Incarnation(7)))}) {
+    EXPECT_THAT(refusal(wrong), HasSubstr("with a wrong ticket"));
+  }
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(source_->ServedBytes(), 0u);
+  // On the same connection, which others use as well.
+  EXPECT_TRUE(PullStatus(5).ok());
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_P(Planes, WrongTicketsHoldUpNoPullOnTheirConnection) {
+  std::vector<Answer> held;
+  on_pull_ = [&](PullRequest, Answer answer) { held.push_back(std::move(answer)); };
+  Pull(1, 0, 5);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return held.size() == 1; }));
+  for (int32_t index = 0; index < 5000; ++index) PullWith(SinksTicket(3), 2, index, 5);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 5000; }));
+  held[0](View("12345"));
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 5001; }));
+  EXPECT_EQ(got_.at({1, 0}).value()->view(), "12345");
+  EXPECT_EQ(held.size(), 1u);
+}
+
+TEST_P(Planes, RoundsTakeTheTicketOfGangsAndNoOther) {
+  std::atomic<int> rounds = 0;
+  auto source = *MakeTcpDataPlane(
+      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7), KeyOf(Incarnation(7)),
+      [](PullRequest, Answer) {}, {},
+      [&](PullRequest, Answer answer) {
+        ++rounds;
+        answer(View("round"));
+      },
+      {}, {}, tls_);
+  std::mutex mutex;
+  std::map<int32_t, absl::Status> ends;  // by index
+  const auto pull = [&](int32_t index, const Ticket& ticket) {
+    sink_->Pull(source->endpoint(), Incarnation(7),
+                {TransferId(1), index, Incarnation(), 1, ticket}, 5, [&, index](auto blob) {
+                  std::lock_guard lock(mutex);
+                  ends[index] = blob.status();
+                });
+  };
+  pull(0, {});
+  pull(1, SinksTicket(1));
+  pull(2, GangTicket(KeyOf(Incarnation(8))));
+  pull(3, GangTicket(KeyOf(Incarnation(7))));
+  ASSERT_TRUE(RunUntil(loop_, [&] {
+    std::lock_guard lock(mutex);
+    return ends.size() == 4;
+  }));
+  for (const int32_t index : {0, 1, 2})
+    EXPECT_EQ(ends[index].code(), absl::StatusCode::kPermissionDenied) << index;
+  EXPECT_EQ(ends[3], absl::OkStatus());
+  EXPECT_EQ(rounds, 1);
+}
+
 TEST_P(Planes, PullsThatAreTakenBackEndOnBothSides) {
   std::map<uint64_t, Answer> asked;
   std::vector<uint64_t> taken;
   auto source = *MakeTcpDataPlane(
-      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7),
+      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7), KeyOf(Incarnation(7)),
       [&](PullRequest request, Answer answer) {
         asked.insert_or_assign(request.transfer.value, std::move(answer));
       },
@@ -139,7 +227,8 @@ TEST_P(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
     order.clear();
     const auto start = std::chrono::steady_clock::now();
     for (const int32_t index : {0, 1}) {
-      sink_->Pull(source_->endpoint(), Incarnation(7), {TransferId(1), index},
+      sink_->Pull(source_->endpoint(), Incarnation(7),
+                  {TransferId(1), index, Incarnation(), 0, SinksTicket(1)},
                   index == 0 ? large->size() : 5, [&, index](auto blob) {
                     order.push_back(index);
                     ASSERT_TRUE(blob.ok()) << blob.status();
@@ -158,7 +247,7 @@ class Pushes : public Planes {
  protected:
   void SetUp() override {
     source_ = *MakeTcpDataPlane(
-        loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7),
+        loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7), KeyOf(Incarnation(7)),
         [](PullRequest, Answer answer) { answer(View("pulled")); }, {}, {},
         [this](const PushName& name, std::shared_ptr<Blob>& bytes) {
           std::lock_guard lock(mutex_);
@@ -172,7 +261,7 @@ class Pushes : public Planes {
   }
   void Push(int32_t part, std::string_view bytes, std::shared_ptr<void> pending = nullptr,
             Incarnation to = Incarnation(7)) {
-    sink_->Push(source_->endpoint(), to, {1, 2, part, {}}, bytes, std::move(pending));
+    sink_->Push(source_->endpoint(), to, right_, {1, 2, part, {}}, bytes, std::move(pending));
   }
   void SetRoom(size_t room) {
     std::lock_guard lock(mutex_);
@@ -183,6 +272,7 @@ class Pushes : public Planes {
     return pushed_;
   }
 
+  const Ticket right_ = GangTicket(KeyOf(Incarnation(7)));
   std::mutex mutex_;
   size_t room_ = 100;
   std::vector<std::string> pushed_;
@@ -209,7 +299,7 @@ TEST_P(Pushes, OneThatIsNotTakenHoldsThoseBehindItAndNothingElse) {
   ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 1; }));
   EXPECT_EQ(got_.begin()->second.value()->view(), "pulled");
   auto other = Make(Incarnation(9), [](PullRequest, Answer) {});
-  other->Push(source_->endpoint(), Incarnation(7), {1, 2, 1000, {}}, "other", nullptr);
+  other->Push(source_->endpoint(), Incarnation(7), right_, {1, 2, 1000, {}}, "other", nullptr);
   SetRoom(150);
   source_->RetryPushes();
   ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 150; }));
@@ -226,13 +316,26 @@ TEST_P(Pushes, ThoseForAnotherIncarnationAreDropped) {
   EXPECT_THAT(pushed(), testing::ElementsAre("1.2.2 of 8: good"));
 }
 
+TEST_P(Pushes, ThoseWithoutTheirTicketAreDroppedAndTheNextOneIsTaken) {
+  const auto with = [&](const Ticket& ticket, int32_t part) {
+    sink_->Push(source_->endpoint(), Incarnation(7), ticket, {1, 2, part, {}}, "bytes", nullptr);
+  };
+  with({}, 1);
+  with({right_.first, ~right_.second}, 2);
+  with(GangTicket(KeyOf(Incarnation(8))), 3);
+  with(SinksTicket(1), 4);
+  with(right_, 5);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return !pushed().empty(); }));
+  EXPECT_THAT(pushed(), testing::ElementsAre("1.2.5 of 8: bytes"));
+}
+
 TEST_P(Pushes, WhatCannotBeSentIsReleased) {
   auto pending = std::make_shared<int>();
   const std::weak_ptr<int> seen = pending;
   Push(1, "sent", pending);
   ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 1; }));
   EXPECT_TRUE(RunUntil(loop_, [&] { return pending.use_count() == 1; }));
-  sink_->Push("127.0.0.1:1", Incarnation(7), {}, "x", std::move(pending));
+  sink_->Push("127.0.0.1:1", Incarnation(7), right_, {}, "x", std::move(pending));
   EXPECT_TRUE(RunUntil(loop_, [&] { return seen.expired(); }));
 }
 
@@ -297,7 +400,7 @@ TEST_P(Planes, AShardForWhichThereIsNoBlockFailsAlone) {
 TEST_P(Planes, AnAddressOfVersion6IsAdvertisedInOnePairOfBrackets) {
   for (const std::string host : {"[::1]", "::1"}) {
     auto source = MakeTcpDataPlane(
-        loop_, "[::1]:0", host, Incarnation(7),
+        loop_, "[::1]:0", host, Incarnation(7), KeyOf(Incarnation(7)),
         [](PullRequest, Answer answer) { answer(View("six!")); }, {}, {}, {}, {}, tls_);
     if (!source.ok()) GTEST_SKIP() << "no IPv6 on this machine: " << source.status();
     endpoint_ = (*source)->endpoint();

@@ -37,8 +37,9 @@ struct WireRequest {
 struct WirePush {
   PushName name;
   Incarnation to;  // of the process that gets it
+  Ticket ticket;   // for what gangs exchange there
 };
-inline constexpr size_t kPushNameBytes = 32;
+inline constexpr size_t kPushNameBytes = 48;
 
 std::string Encode(const WireRequest& request);
 absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload);

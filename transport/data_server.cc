@@ -55,10 +55,14 @@ std::span<char> ServerStream::Destination(const FrameHeader& header, size_t done
     return std::span(request_).subspan(done, kPushNameBytes - done);
   }
   if (header.type == kPush) {
-    if (pushed_ == nullptr) pushed_ = Blob::Make(header.length - kPushNameBytes);
+    if (done == kPushNameBytes) {
+      takes_ = Takes(header);
+      if (takes_) pushed_ = Blob::Make(header.length - kPushNameBytes);
+    }
     if (pushed_ != nullptr)
       return {pushed_->data() + (done - kPushNameBytes), header.length - done};
-    return request_;  // no memory: dropped in OnPushed
+    // Not taken, or no memory: dropped in OnPushed. The name before these bytes is kept.
+    return std::span(request_).subspan(kPushNameBytes);
   }
   if (done < request_.size()) return std::span(request_).subspan(done);
   return request_;  // too long: overwritten here, and refused in OnFrame
@@ -79,8 +83,28 @@ void ServerStream::OnFrame(const FrameHeader& header) {
                   Error(absl::StatusCode::kAborted, "the request is for incarnation {}, this is {}",
                         request->incarnation, incarnation_));
   }
+  if (absl::Status status = CheckTicketOf(request->request); !status.ok()) {
+    refused_(status);
+    return Answer(header.id, std::move(status));
+  }
   Known();
   on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);
+}
+
+absl::Status ServerStream::CheckTicketOf(const PullRequest& request) const {
+  return request.round != 0 ? CheckGangTicket(gang_ticket_, request.from, request.ticket)
+                            : CheckTicket(key_, request.transfer, request.from, request.ticket);
+}
+
+bool ServerStream::Takes(const FrameHeader& header) {
+  const WirePush push = DecodePush(request_.data());
+  if (push.to != incarnation_ || !on_push_) return false;
+  absl::Status status = CheckGangTicket(gang_ticket_, push.name.from, push.ticket);
+  if (status.ok()) return true;
+  refused_(status);
+  outgoing_.push_back({.id = header.id, .error = std::move(status), .view = {}, .sent = 0});
+  Kick();
+  return false;
 }
 
 void ServerStream::Known() {
@@ -95,10 +119,13 @@ void ServerStream::OnTakenBack(uint64_t id) {
 
 void ServerStream::OnPushed(const FrameHeader& header) {
   std::shared_ptr<Blob> bytes = std::exchange(pushed_, nullptr);
-  if (header.length < kPushNameBytes || !on_push_) return;
-  if (header.length == kPushNameBytes) bytes = Blob::Make(0);
+  if (header.length < kPushNameBytes) return;
+  if (header.length == kPushNameBytes) {  // no byte of it had a destination
+    takes_ = Takes(header);
+    bytes = Blob::Make(0);
+  }
+  if (!takes_ || bytes == nullptr) return;
   const WirePush push = DecodePush(request_.data());
-  if (push.to != incarnation_ || bytes == nullptr) return;
   Known();
   if (!on_push_(push.name, bytes)) held_ = Held{push.name, std::move(bytes)};
 }

@@ -23,25 +23,30 @@ namespace fairway::data {
 // written.
 class ServerStream final : public FrameStream {
  public:
-  // `on_pull` is called on the I/O thread for requests to the right incarnation. It answers later,
-  // through Answer. `on_push`: see OnPush. `on_taken_back` is called for a request that is not
-  // answered yet and whose answer nobody wants any more.
-  ServerStream(Channel channel, Incarnation incarnation,
+  // `key`: of the port. `on_pull` is called on the I/O thread for requests to the right incarnation
+  // with the right ticket. It answers later, through Answer. `on_push`: see OnPush. `on_taken_back`
+  // is called for a request that is not answered yet and whose answer nobody wants any more.
+  ServerStream(Channel channel, Incarnation incarnation, const PortKey& key,
                std::function<void(std::shared_ptr<ServerStream>, uint64_t id, PullRequest)> on_pull,
                std::function<void(ServerStream*)> on_end,
                std::shared_ptr<std::atomic<uint64_t>> served, OnPush on_push = {},
                std::function<void(PullRequest)> on_taken_back = {})
       : FrameStream(std::move(channel)),
         incarnation_(incarnation),
+        key_(key),
+        gang_ticket_(GangTicket(key)),
         on_pull_(std::move(on_pull)),
         on_end_(std::move(on_end)),
         served_(std::move(served)),
         on_push_(std::move(on_push)),
         on_taken_back_(std::move(on_taken_back)) {}
 
-  // `known` is called once, when the peer first asks for or pushes something of this incarnation,
-  // which strangers cannot name.
+  // `known` is called once, when the peer first shows a right ticket, which strangers do not have.
   void set_known(std::function<void()> known) { known_ = std::move(known); }
+  // `refused` is called when the peer has shown none, or a wrong one.
+  void set_refused(std::function<void(const absl::Status& why)> refused) {
+    refused_ = std::move(refused);
+  }
   void Answer(uint64_t id, absl::StatusOr<DataView> answer);
   // Offers the push that was not taken to `on_push` again, and reads on if it is taken now. If it
   // is not, and the peer has gone, the stream ends.
@@ -59,6 +64,10 @@ class ServerStream final : public FrameStream {
 
  private:
   void OnPushed(const FrameHeader& header);
+  // Whether the push whose name has come may be taken. One with a wrong ticket is answered with an
+  // error.
+  bool Takes(const FrameHeader& header);
+  absl::Status CheckTicketOf(const PullRequest& request) const;
   void Known();
   void OnTakenBack(uint64_t id);
 
@@ -71,6 +80,8 @@ class ServerStream final : public FrameStream {
   };
 
   const Incarnation incarnation_;
+  const PortKey key_;
+  const Ticket gang_ticket_;
   const std::function<void(std::shared_ptr<ServerStream>, uint64_t, PullRequest)> on_pull_;
   const std::function<void(ServerStream*)> on_end_;
   const std::shared_ptr<std::atomic<uint64_t>> served_;
@@ -83,9 +94,11 @@ class ServerStream final : public FrameStream {
   std::deque<Outgoing> outgoing_;
   std::array<char, 4096> request_;  // longer requests are refused
   std::function<void()> known_;     // empty: it has been called
+  std::function<void(const absl::Status&)> refused_ = [](const absl::Status&) {};
   const OnPush on_push_;
   const std::function<void(PullRequest)> on_taken_back_;
-  std::shared_ptr<Blob> pushed_;  // the bytes of the push that is being read
+  bool takes_ = false;            // the result of Takes for the push that is being read
+  std::shared_ptr<Blob> pushed_;  // its bytes
   struct Held {
     PushName name;
     std::shared_ptr<Blob> bytes;

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/data_server.h"
 
+#include <malloc.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <boost/asio/local/stream_protocol.hpp>
 
 #include "base/crc32c.h"
+#include "base/sanitized_for_test.h"
 
 namespace fairway {
 namespace {
+
+constexpr PortKey kKey{1, 2};
 
 // Runs the handlers that need not wait; false: there was none.
 bool Poll(boost::asio::io_context& io) {
@@ -31,7 +37,7 @@ TEST(DataServer, APeerThatAsksAndDoesNotReadIsNotReadFrom) {
   socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fds[1]);
   bool ended = false;
   auto stream = std::make_shared<data::ServerStream>(
-      std::move(socket), Incarnation(7),
+      std::move(socket), Incarnation(7), kKey,
       [](std::shared_ptr<data::ServerStream>, uint64_t, PullRequest) {},
       [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0));
   stream->Start();
@@ -90,7 +96,7 @@ struct PushStream {
     StreamSocket socket(io);
     socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fds[1]);
     stream = std::make_shared<data::ServerStream>(
-        std::move(socket), Incarnation(7),
+        std::move(socket), Incarnation(7), kKey,
         [](std::shared_ptr<data::ServerStream>, uint64_t, PullRequest) {},
         [this](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),
         std::move(on_push));
@@ -107,6 +113,19 @@ struct PushStream {
   void PollAll() {
     while (Poll(io)) {
     }
+  }
+  // The frames that have come back, all of which are errors.
+  size_t Errors() const {
+    char bytes[64 * 1024];
+    const ssize_t count = recv(peer, bytes, sizeof bytes, 0);
+    size_t errors = 0;
+    for (ssize_t at = 0; at < count; ++errors) {
+      const auto header = DecodeFrameHeader(bytes + at);
+      EXPECT_TRUE(header.ok() && header->type == data::kError);
+      if (!header.ok()) break;
+      at += static_cast<ssize_t>(kFrameHeaderBytes + header->length);
+    }
+    return errors;
   }
 
   boost::asio::io_context io{1};
@@ -126,19 +145,95 @@ TEST(DataServer, APushThatIsTooLongOrTooShortDoesNoHarm) {
     to.PollAll();
     return fmt::format("{} pushes{}", pushes, refused ? ", refused" : "");
   };
-  const std::string good = data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7)}, "bytes");
+  const std::string good =
+      data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7), GangTicket(kKey)}, "bytes");
   EXPECT_EQ(after(good, good.size()), "1 pushes");
   EXPECT_EQ(after("", 0), "0 pushes");
-  EXPECT_EQ(after(good.substr(0, 31), 31), "0 pushes");
-  EXPECT_EQ(after(good.substr(0, 32), 32), "1 pushes");
+  EXPECT_EQ(after(good.substr(0, 47), 47), "0 pushes");
+  EXPECT_EQ(after(good.substr(0, 48), 48), "1 pushes");
   EXPECT_EQ(after("", 1 << 20), "0 pushes, refused");
+}
+
+// The bytes that the process takes from when the name of a long push has come.
+int64_t TakenByTheNameOfAPush(const Ticket& ticket) {
+  PushStream to([&](const PushName&, std::shared_ptr<Blob>&) { return true; });
+  to.PollAll();
+  const std::string push =
+      data::Encode(data::WirePush{{1, 1, 0, Incarnation(8)}, Incarnation(7), ticket}, "byte");
+  const auto taken = [] { return static_cast<int64_t>(mallinfo2().uordblks); };
+  const int64_t before = taken();
+  to.Send(push, data::kPushNameBytes + kMaxPushBytes);
+  to.PollAll();
+  const int64_t after = taken();
+  close(to.peer);
+  to.PollAll();
+  return after - before;
+}
+
+TEST(DataServer, ThePushOfAWrongTicketTakesNoMemory) {
+  if (kSanitized) GTEST_SKIP() << "its allocator does not tell";
+  EXPECT_LT(TakenByTheNameOfAPush({3, 4}), int64_t{kMaxPushBytes} / 2);
+  EXPECT_GE(TakenByTheNameOfAPush(GangTicket(kKey)), int64_t{kMaxPushBytes});
+}
+
+TEST(DataServer, APushWithAWrongTicketGetsAnErrorAndTheNextOneIsTaken) {
+  std::vector<std::string> refused;
+  size_t pushes = 0;
+  PushStream to([&](const PushName&, std::shared_ptr<Blob>&) { return ++pushes > 0; });
+  to.stream->set_refused([&](const absl::Status& why) { refused.push_back(Text(why)); });
+  for (const size_t bytes : {size_t{0}, size_t{10}, kMaxPushBytes}) {
+    const std::string push = data::Encode(
+        data::WirePush{{1, 1, 0, Incarnation(8)}, Incarnation(7), {3, 4}}, std::string(bytes, 'x'));
+    to.Send(push, push.size());
+    to.PollAll();
+  }
+  EXPECT_EQ(pushes, 0u);
+  EXPECT_THAT(refused, testing::Each(testing::HasSubstr(
+                           "incarnation 8 asked for the exchange of gangs with a wrong ticket")));
+  EXPECT_EQ(refused.size(), 3u);
+  EXPECT_EQ(to.Errors(), 3u);
+  // The next one is taken.
+  const std::string good =
+      data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7), GangTicket(kKey)}, "bytes");
+  to.Send(good, good.size());
+  to.PollAll();
+  EXPECT_EQ(pushes, 1u);
+  EXPECT_FALSE(to.ended);
+  close(to.peer);
+  to.PollAll();
+}
+
+TEST(DataServer, WhoShowsNoRightTicketStaysAStranger) {
+  PushStream to([&](const PushName&, std::shared_ptr<Blob>&) { return true; });
+  int known = 0;
+  to.stream->set_known([&] { ++known; });
+  const auto push = [&](const Ticket& ticket) {
+    const std::string payload =
+        data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7), ticket}, "bytes");
+    to.Send(payload, payload.size());
+    to.PollAll();
+    return known;
+  };
+  EXPECT_EQ(push({}), 0);
+  EXPECT_EQ(push({1, 2}), 0);
+  EXPECT_EQ(push(GangTicket(kKey)), 1);
+  close(to.peer);
+  to.PollAll();
+}
+
+TEST(DataServer, ARequestOfAVersionWithoutTicketsIsToldSo) {
+  const std::string now = data::Encode(data::WireRequest{});
+  EXPECT_TRUE(data::DecodeRequest(now).ok());
+  EXPECT_THAT(Text(data::DecodeRequest(now.substr(0, 40)).status()),
+              testing::HasSubstr("who asks is of another version"));
 }
 
 // Nothing is read of it any more, so the end of the connection is not read either.
 TEST(DataServer, APeerThatGoesAwayWhileItsPushIsHeldIsForgottenWithIt) {
   size_t offered = 0;
   PushStream to([&](const PushName&, std::shared_ptr<Blob>&) { return ++offered == 0; });
-  const std::string push = data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7)}, "bytes");
+  const std::string push =
+      data::Encode(data::WirePush{{1, 1, 0, {}}, Incarnation(7), GangTicket(kKey)}, "bytes");
   for (int i = 0; i < 3; ++i) to.Send(push, push.size());
   to.PollAll();
   to.stream->RetryPush();

@@ -122,6 +122,8 @@ std::shared_ptr<const std::string> Encode(const SharedVector<InstallExecutable::
     v1::InstallExecutable::Member* at = message.add_members();
     at->set_endpoint(member.endpoint);
     at->set_incarnation(member.incarnation.value);
+    at->set_ticket_first(member.ticket.first);
+    at->set_ticket_second(member.ticket.second);
   }
   return std::make_shared<const std::string>(message.SerializeAsString());
 }

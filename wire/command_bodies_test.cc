@@ -42,7 +42,7 @@ TEST(CommandBodies, ShareTheListOfManyMembers) {
   install.code = std::make_shared<const std::string>("x");
   std::vector<InstallExecutable::Member> members;
   for (uint64_t i = 0; i < 4096; ++i)
-    members.push_back({"host:" + std::to_string(i), Incarnation(i + 1)});
+    members.push_back({"host:" + std::to_string(i), Incarnation(i + 1), {i, 1}});
   install.members = members;
   EncodedMembers last;
   std::shared_ptr<const std::string> bytes;

@@ -77,6 +77,8 @@ void ToProto(const CallbackAnswer& answer, v1::LinkCallbackAnswer* out) {
   *out->mutable_status() = ToProto(answer.status);
   for (const auto& bytes : answer.results) out->add_results(bytes->data(), bytes->size());
   out->set_transfer(answer.transfer.value);
+  out->set_ticket_first(answer.ticket.first);
+  out->set_ticket_second(answer.ticket.second);
 }
 
 absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAnswer& in) {
@@ -85,7 +87,13 @@ absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAns
                            in.results_size(), in.status().message().size());
   if (in.transfer() != 0 && !IsCallback(TransferId(in.transfer())))
     return InvalidArgument("the results of a callback in transfer {}", in.transfer());
-  CallbackAnswer out{in.call(), StatusFromProto(in.status()), {}, TransferId(in.transfer())};
+  CallbackAnswer out{in.call(),
+                     StatusFromProto(in.status()),
+                     {},
+                     TransferId(in.transfer()),
+                     {in.ticket_first(), in.ticket_second()}};
+  if (out.transfer && !out.ticket)
+    return InvalidArgument("the results of a callback are to be pulled without a ticket");
   for (const std::string& bytes : in.results()) {
     FAIRWAY_ASSIGN_OR_RETURN(out.results.emplace_back(), BlobOf(bytes));
   }

@@ -56,6 +56,8 @@ void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out) {
   out->set_highest_launch_id(spec.highest_launch_id);
   out->set_data_endpoint(spec.data_endpoint);
   out->set_island_workers(spec.island_workers);
+  out->set_data_key_first(spec.data_key.first);
+  out->set_data_key_second(spec.data_key.second);
 }
 
 absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
@@ -90,6 +92,9 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
   if (in.memory_kinds_size() > 16)
     return InvalidArgument("registration of {} with too many memories", in.worker());
   ExecutorSpec out;
+  out.data_key = {in.data_key_first(), in.data_key_second()};
+  if (!out.data_key)
+    return InvalidArgument("registration of {} without the key of its data port", in.worker());
   out.worker = in.worker();
   out.island = in.island();
   out.incarnation = Incarnation(in.incarnation());

@@ -50,8 +50,10 @@ PrepareReceive SomeReceive() {
   out.sources[1].endpoint = "10.0.0.1:99";
   out.sources[1].incarnation = Incarnation(~uint64_t{0});
   out.sources[1].index = 4;
+  out.sources[1].ticket = {~uint64_t{0}, 1};
   out.sources[2].kind = ShardSource::Kind::kController;
   out.sources[2].index = 1;
+  out.sources[2].ticket = {0, 2};
   out.sources[3].kind = ShardSource::Kind::kInline;
   out.sources[3].bytes = Blob::Copy(std::string(3 * 7 * 4, 'i'));
   return out;
@@ -87,14 +89,15 @@ void ExpectSame(const GroupPart& a, const GroupPart& b) {
 
 TEST(Commands, InstallAndDrop) {
   std::string code("\0\1\2native", 9);
-  const auto back = RoundTrip(InstallExecutable{
-      ExecutableId(3),
-      std::make_shared<std::string>(code),
-      "abc",
-      {1, 2},
-      std::vector<InstallExecutable::Member>{{"h:1", Incarnation(7)}, {"h:2", Incarnation(8)}},
-      1});
-  EXPECT_EQ(back.members[1], (InstallExecutable::Member{"h:2", Incarnation(8)}));
+  const auto back = RoundTrip(
+      InstallExecutable{ExecutableId(3),
+                        std::make_shared<std::string>(code),
+                        "abc",
+                        {1, 2},
+                        std::vector<InstallExecutable::Member>{{"h:1", Incarnation(7), {1, 0}},
+                                                               {"h:2", Incarnation(8), {2, 3}}},
+                        1});
+  EXPECT_EQ(back.members[1], (InstallExecutable::Member{"h:2", Incarnation(8), {2, 3}}));
   EXPECT_EQ(back.member, 1);
   const auto abandon =
       RoundTrip(AbandonLaunch{LaunchId(4), LaunchId(6), absl::DataLossError("gone")});
@@ -177,6 +180,7 @@ TEST(Commands, Transfers) {
     EXPECT_EQ(out.sources[i].endpoint, in.sources[i].endpoint);
     EXPECT_EQ(out.sources[i].incarnation, in.sources[i].incarnation);
     EXPECT_EQ(out.sources[i].index, in.sources[i].index);
+    EXPECT_EQ(out.sources[i].ticket, in.sources[i].ticket);
   }
   EXPECT_EQ(out.sources[3].bytes->view(), in.sources[3].bytes->view());
 
@@ -287,6 +291,14 @@ TEST(BadCommands, AreRefused) {
               HasSubstr("kind 9"));
   EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(1)->clear_endpoint(); }),
               HasSubstr("address"));
+  for (const int source : {1, 2}) {
+    EXPECT_THAT(Refusal(receive,
+                        [&](auto& c) {
+                          prep(c)->mutable_sources(source)->clear_ticket_first();
+                          prep(c)->mutable_sources(source)->clear_ticket_second();
+                        }),
+                HasSubstr("without a ticket"));
+  }
   EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(3)->set_bytes("short"); }),
               HasSubstr("5"));
   EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(2)->set_index(-1); }),
@@ -360,6 +372,7 @@ TEST(Specs, RoundTripAndChecks) {
   in.gang_inputs = ArrivalRule::kExternal;
   in.highest_launch_id = 17;
   in.data_endpoint = "127.0.0.1:5";
+  in.data_key = {~uint64_t{0}, 6};
   v1::ExecutorSpec proto;
   ToProto(in, &proto);
   auto out = ExecutorSpecFromProto(proto);
@@ -377,6 +390,7 @@ TEST(Specs, RoundTripAndChecks) {
   EXPECT_EQ(out->gang_inputs, in.gang_inputs);
   EXPECT_EQ(out->highest_launch_id, 17u);
   EXPECT_EQ(out->data_endpoint, in.data_endpoint);
+  EXPECT_EQ(out->data_key, in.data_key);
 
   const auto refused = [&](const std::function<void(v1::ExecutorSpec&)>& spoil) {
     v1::ExecutorSpec bad = proto;
@@ -390,6 +404,10 @@ TEST(Specs, RoundTripAndChecks) {
   EXPECT_TRUE(refused([](auto& p) { p.set_num_devices(1 << 20); }));
   EXPECT_TRUE(refused([](auto& p) { p.set_device_memory(-1); }));
   EXPECT_TRUE(refused([](auto& p) { p.set_gang_inputs(2); }));
+  EXPECT_TRUE(refused([](auto& p) {
+    p.clear_data_key_first();
+    p.clear_data_key_second();
+  }));
   EXPECT_TRUE(refused([](auto& p) { p.set_highest_launch_id(~uint64_t{0}); }));
   EXPECT_TRUE(refused([](auto& p) { p.set_worker(std::string(300, 'w')); }));
 }
@@ -436,13 +454,13 @@ TEST(Callbacks, ACallAndItsAnswerCross) {
   EXPECT_EQ(back->results[0].shape, (Shape{{2, 3}}));
 
   v1::LinkCallbackAnswer answer;
-  ToProto(CallbackAnswer{7, absl::OkStatus(), {Blob::Copy("abc"), Blob::Make(0)}, {}}, &answer);
+  ToProto(CallbackAnswer{7, absl::OkStatus(), {Blob::Copy("abc"), Blob::Make(0)}, {}, {}}, &answer);
   const auto came = CallbackAnswerFromProto(answer);
   ASSERT_TRUE(came.ok()) << came.status();
   EXPECT_TRUE(came->status.ok());
   EXPECT_EQ(came->results.at(0)->view(), "abc");
   EXPECT_EQ(came->results.at(1)->size(), 0u);
-  ToProto(CallbackAnswer{8, absl::AbortedError("ValueError: \xff"), {}, {}}, &answer);
+  ToProto(CallbackAnswer{8, absl::AbortedError("ValueError: \xff"), {}, {}, {}}, &answer);
   EXPECT_EQ(CallbackAnswerFromProto(answer)->status, absl::AbortedError("ValueError: \xff"));
 }
 
@@ -460,8 +478,13 @@ TEST(Callbacks, ArgumentsAndResultsThatArePulledAreNotInTheMessages) {
   EXPECT_FALSE(CallbackFromProto(proto).ok());
 
   v1::LinkCallbackAnswer answer;
-  ToProto(CallbackAnswer{7, absl::OkStatus(), {}, CallbackTransfer(9)}, &answer);
+  ToProto(CallbackAnswer{7, absl::OkStatus(), {}, CallbackTransfer(9), {3, 4}}, &answer);
   EXPECT_EQ(CallbackAnswerFromProto(answer)->transfer, CallbackTransfer(9));
+  EXPECT_EQ(CallbackAnswerFromProto(answer)->ticket, (Ticket{3, 4}));
+  v1::LinkCallbackAnswer without = answer;
+  without.clear_ticket_first();
+  without.clear_ticket_second();
+  EXPECT_FALSE(CallbackAnswerFromProto(without).ok());
   answer.set_transfer(9);  // a plan's
   EXPECT_FALSE(CallbackAnswerFromProto(answer).ok());
 }

@@ -57,6 +57,8 @@ struct Encoder {
       v1::InstallExecutable::Member* at = to->add_members();
       at->set_endpoint(member.endpoint);
       at->set_incarnation(member.incarnation.value);
+      at->set_ticket_first(member.ticket.first);
+      at->set_ticket_second(member.ticket.second);
     }
     to->set_member(in.member);
   }
@@ -135,6 +137,8 @@ struct Encoder {
       at->set_endpoint(source.endpoint);
       at->set_incarnation(source.incarnation.value);
       at->set_index(source.index);
+      at->set_ticket_first(source.ticket.first);
+      at->set_ticket_second(source.ticket.second);
       if (source.bytes != nullptr) at->set_bytes(source.bytes->data(), source.bytes->size());
     }
     for (const Piece& piece : in.pieces) {
@@ -231,8 +235,13 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
     return InvalidArgument("executable {} is run by {} executors, of which this one is number {}",
                            in.executable(), in.members_size(), in.member());
   }
-  for (const v1::InstallExecutable::Member& member : in.members())
-    out.members.push_back({member.endpoint(), Incarnation(member.incarnation())});
+  for (const v1::InstallExecutable::Member& member : in.members()) {
+    const Ticket ticket{member.ticket_first(), member.ticket_second()};
+    if (!ticket)
+      return InvalidArgument("executable {} is run with {}, for which there is no ticket",
+                             in.executable(), member.endpoint());
+    out.members.push_back({member.endpoint(), Incarnation(member.incarnation()), ticket});
+  }
   out.member = in.member();
   return out;
 }
@@ -380,6 +389,9 @@ absl::StatusOr<ShardSource> Take(const v1::ShardSource& in, const GroupPart& par
   if (in.endpoint().size() > 256) return InvalidArgument("a source with a long address");
   out.endpoint = in.endpoint();
   out.incarnation = Incarnation(in.incarnation());
+  out.ticket = {in.ticket_first(), in.ticket_second()};
+  const bool asked = in.kind() == v1::ShardSource::PEER || in.kind() == v1::ShardSource::CONTROLLER;
+  if (asked && !out.ticket) return InvalidArgument("a source to ask without a ticket");
   if (in.index() < 0) return InvalidArgument("a source with index {}", in.index());
   out.index = in.index();
   return out;

@@ -33,6 +33,7 @@ ExecutorSpec SpecOf(const Options& options, int host) {
   spec.num_devices = options.devices_per_host;
   spec.device_memory = int64_t{1} << 34;
   spec.data_endpoint = fmt::format("host{:04}:1", host);
+  spec.data_key = {static_cast<uint64_t>(host), 1};
   return spec;
 }
 

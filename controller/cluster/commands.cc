@@ -125,7 +125,7 @@ const SharedVector<InstallExecutable::Member>& Cluster::Commands::MembersOf(Code
   members.reserve(layout.parts.size());
   for (const CodeLayout::Part& part : layout.parts) {
     const ExecutorSpec& member = s.executors.at(part.executor).spec;
-    members.push_back({member.data_endpoint, member.incarnation});
+    members.push_back({member.data_endpoint, member.incarnation, GangTicket(member.data_key)});
   }
   s.ChargeNamed(members.size());
   layout.members = std::move(members);

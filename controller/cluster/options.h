@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/memory_budget.h"
+#include "base/ticket.h"
 #include "wire/limits.h"
 
 namespace fairway {
@@ -57,6 +58,9 @@ struct ClusterOptions {
   size_t ends_at_once = 125;
   // A node that needs a larger command fails, because executors would be lost by it.
   size_t command_bytes = kMaxCommandBytes;
+  // Of the controller's data port, where executors pull uploads. With it and the keys that
+  // executors say when they register, the core makes tickets. It has no other source of secrets.
+  PortKey data_key;
 };
 
 }  // namespace fairway

@@ -34,6 +34,12 @@ NodeId NodeOf(TransferId transfer) {
   return NodeId(transfer.value & ((uint64_t{1} << kAttemptShift) - 1));
 }
 
+// The receiver's ticket for a port with this key.
+Ticket TicketOf(const PrepareReceive& command, const PortKey& key, const Executor& receiver) {
+  const uint64_t other = Planted(Bug::kTicketOfAnother) ? 1 : 0;
+  return TicketFor(key, TransferId(command.transfer.value + other), receiver.spec.incarnation);
+}
+
 // The bytes, which keep the charge of their fetch until nobody has them any more.
 BytesRef Charged(BytesRef bytes, std::shared_ptr<void> charge) {
   if (charge.use_count() == 0) return bytes;  // what it points at is null
@@ -76,7 +82,8 @@ bool Cluster::Transfers::IsInline(const Node& upload) const {
   });
 }
 
-ShardSource Cluster::Transfers::SourceOf(const Node& node, size_t i, const Executor& receiver) {
+ShardSource Cluster::Transfers::SourceOf(const Node& node, size_t i, const Executor& receiver,
+                                         const PrepareReceive& command) {
   ShardSource source;
   const ShardRef from = node.sources[i];
   const Executor& owner = s.executors.at(s.FindGroup(from.group)->places[from.shard].executor);
@@ -88,6 +95,12 @@ ShardSource Cluster::Transfers::SourceOf(const Node& node, size_t i, const Execu
     source.endpoint = owner.spec.data_endpoint;
     source.incarnation = owner.spec.incarnation;
     source.index = static_cast<int32_t>(i);
+    // The shards of one owner often follow each other, and have one ticket.
+    const ShardSource* const before = command.sources.empty() ? nullptr : &command.sources.back();
+    const bool same = before != nullptr && before->kind == ShardSource::Kind::kPeer &&
+                      before->incarnation == source.incarnation &&
+                      before->endpoint == source.endpoint;
+    source.ticket = same ? before->ticket : TicketOf(command, owner.spec.data_key, receiver);
   }
   return source;
 }
@@ -104,7 +117,7 @@ void Cluster::Transfers::AddPieces(const Node& node, int32_t shard, PrepareRecei
        i < node.pieces.size() && node.pieces[i].out == shard; ++i) {
     command.pieces.push_back(node.pieces[i]);
     command.pieces.back().out = position;
-    command.sources.push_back(SourceOf(node, i, receiver));
+    command.sources.push_back(SourceOf(node, i, receiver, command));
   }
   if (command.sources.size() > before) return;
   // A shard without bytes.
@@ -140,6 +153,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant,
       } else if (fresh) {
         source.kind = ShardSource::Kind::kController;
         source.index = blob;
+        source.ticket = TicketOf(command, s.options.data_key, executor);
       } else {
         source.kind = ShardSource::Kind::kLocal;
         source.shard = {out.id, first->second};
@@ -148,7 +162,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant,
       AddPieces(node, shard, command);
       continue;
     } else {
-      source = SourceOf(node, static_cast<size_t>(shard), executor);
+      source = SourceOf(node, static_cast<size_t>(shard), executor, command);
     }
     command.sources.push_back(std::move(source));
   }

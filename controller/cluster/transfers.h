@@ -18,7 +18,8 @@
 namespace fairway {
 
 // Turns receives and fetches into commands: who serves which shard to whom, and which bytes go with
-// the commands. The receiver pulls (docs/architecture.md, "Links").
+// the commands. The receiver pulls (docs/architecture.md, "Links"), with the ticket that its
+// command has for each source (docs/design/0069-tickets.md).
 //
 // Fetches that wait for one result begin a few at a time: while their session has little under way,
 // and its client takes what has come.
@@ -53,7 +54,9 @@ class Cluster::Transfers {
   bool MayFetch(const Session& session) const;
   void WakeFetch(SessionId id);
   void SetPaced(Node& node, bool paced);
-  ShardSource SourceOf(const Node& node, size_t i, const Executor& receiver);
+  // `command`: the one that the source is for.
+  ShardSource SourceOf(const Node& node, size_t i, const Executor& receiver,
+                       const PrepareReceive& command);
   // Adds the sources and pieces of a remade shard, the last one of command.out.
   void AddPieces(const Node& node, int32_t shard, PrepareReceive& command);
 

@@ -24,6 +24,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
+ControllerOptions WithNewKey(ControllerOptions options) {
+  options.cluster.data_key = RandomPortKey();
+  return options;
+}
+
 // A pause of the controller from which on it is logged.
 constexpr milliseconds kWorthTelling{1000};
 
@@ -48,7 +53,7 @@ absl::StatusOr<std::unique_ptr<ControllerShell>> ControllerShell::Start(EventLoo
 
 ControllerShell::ControllerShell(EventLoop& loop, ControllerOptions options)
     : loop_(loop),
-      options_(std::move(options)),
+      options_(WithNewKey(std::move(options))),
       incarnation_(RandomIncarnation()),
       started_(Clock::now()),
       clock_(started_, 2 * TickInterval()),
@@ -63,6 +68,7 @@ ControllerShell::~ControllerShell() { *alive_ = false; }
 absl::Status ControllerShell::Listen() {
   auto data = MakeTcpDataPlane(
       loop_, HostPort(options_.bind, options_.data_port), options_.bind, incarnation_,
+      options_.cluster.data_key,
       [this](PullRequest request, DataPlane::Answer answer) { Serve(request, std::move(answer)); },
       options_.spool, {}, {}, {}, TlsUse{options_.tls, std::nullopt});
   if (!data.ok()) return Annotate(data.status(), fmt::format("--data-port={}", options_.data_port));
@@ -295,16 +301,21 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
     });
     return;
   }
+  Pull(*spec, transfer, index, bytes,
+       [this, alive = alive_, transfer](absl::StatusOr<std::shared_ptr<Blob>> blob) {
+         if (!*alive) return;
+         if (!blob.ok()) return cluster_->arrays().FetchArrived(transfer, blob.status());
+         cluster_->arrays().FetchArrived(transfer, BytesRef(*std::move(blob)));
+       });
+}
+
+void ControllerShell::Pull(const ExecutorSpec& from, TransferId transfer, int32_t index,
+                           int64_t bytes, DataPlane::PullDone done) {
   PullRequest request;
   request.transfer = transfer;
   request.index = index;
-  data_plane_->Pull(spec->data_endpoint, spec->incarnation, request, bytes,
-                    [this, alive = alive_, transfer](absl::StatusOr<std::shared_ptr<Blob>> blob) {
-                      if (!*alive) return;
-                      if (!blob.ok())
-                        return cluster_->arrays().FetchArrived(transfer, blob.status());
-                      cluster_->arrays().FetchArrived(transfer, BytesRef(*std::move(blob)));
-                    });
+  request.ticket = TicketFor(from.data_key, transfer, incarnation_);
+  data_plane_->Pull(from.data_endpoint, from.incarnation, request, bytes, std::move(done));
 }
 
 void ControllerShell::WantTurn() {

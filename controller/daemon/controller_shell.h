@@ -104,6 +104,9 @@ class ControllerShell final : public ClusterActions,
 
   ControllerShell(EventLoop& loop, ControllerOptions options);
   absl::Status Listen();
+  // Asks the executor's data port, as this controller.
+  void Pull(const ExecutorSpec& from, TransferId transfer, int32_t index, int64_t bytes,
+            DataPlane::PullDone done);
 
   // WorkerHubEvents
   absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;

@@ -129,11 +129,11 @@ class ControllerShellTest : public ::testing::Test, private SessionSink {
     FakeExecutor& e = *executor;
     e.worker = worker;
     e.incarnation = incarnation;
-    auto plane = MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(incarnation),
-                                  [&e](PullRequest, DataPlane::Answer answer) {
-                                    if (e.serves != nullptr)
-                                      answer(DataView{e.serves->view(), e.serves});
-                                  });
+    auto plane =
+        MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(incarnation),
+                         PortKey{incarnation, 1}, [&e](PullRequest, DataPlane::Answer answer) {
+                           if (e.serves != nullptr) answer(DataView{e.serves->view(), e.serves});
+                         });
     EXPECT_TRUE(plane.ok());
     e.plane = *std::move(plane);
     e.link = Connect();
@@ -161,6 +161,7 @@ class ControllerShellTest : public ::testing::Test, private SessionSink {
     spec.num_devices = 1;
     spec.island_workers = island_workers;
     spec.data_endpoint = e.plane->endpoint();
+    spec.data_key = {incarnation, 1};
     ToProto(spec, registration->mutable_spec());
     Send(*e.link, message);
     EXPECT_TRUE(Until([&] { return e.registered.has_value(); }));
@@ -257,17 +258,21 @@ TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
 
   const std::string endpoint = "127.0.0.1" + executor->registered->data_endpoint();
   const Incarnation controller(executor->registered->controller_incarnation());
-  const auto pull = [&] {
+  const auto pull_with = [&](const Ticket& ticket) {
     std::optional<absl::StatusOr<std::shared_ptr<Blob>>> result;
     PullRequest request;
     request.transfer = receive.transfer;
     request.index = receive.sources[0].index;
+    request.ticket = ticket;
     executor->plane->Pull(
         endpoint, controller, request, kFloats * 4,
         [&](absl::StatusOr<std::shared_ptr<Blob>> blob) { result = std::move(blob); });
     EXPECT_TRUE(Until([&] { return result.has_value(); }));
     return *std::move(result);
   };
+  const auto pull = [&] { return pull_with(receive.sources[0].ticket); };
+  EXPECT_EQ(pull_with({}).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(pull_with({1, 2}).status().code(), absl::StatusCode::kPermissionDenied);
   const auto blob = pull();
   ASSERT_TRUE(blob.ok()) << blob.status();
   EXPECT_EQ((*blob)->view(), bytes->view());

@@ -48,21 +48,17 @@ void ControllerShell::FetchArguments(ExecutorId executor, const CallbackCall& ca
     const CallbackArray& argument = call.arguments[i];
     if (argument.bytes != nullptr) continue;
     ++gathering->open;
-    PullRequest request;
-    request.transfer = CallbackTransfer(call.call);
-    request.index = static_cast<int32_t>(i);
-    data_plane_->Pull(
-        spec->data_endpoint, spec->incarnation, request,
-        ByteSize(argument.dtype, argument.shape).value_or(0),
-        [alive = alive_, gathering, arrive, i](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
-          if (!*alive) return;
-          if (bytes.ok()) {
-            gathering->bytes[i] = *std::move(bytes);
-          } else if (gathering->status.ok()) {
-            gathering->status = Annotate(bytes.status(), "the arguments of a callback");
-          }
-          arrive();
-        });
+    Pull(*spec, CallbackTransfer(call.call), static_cast<int32_t>(i),
+         ByteSize(argument.dtype, argument.shape).value_or(0),
+         [alive = alive_, gathering, arrive, i](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+           if (!*alive) return;
+           if (bytes.ok()) {
+             gathering->bytes[i] = *std::move(bytes);
+           } else if (gathering->status.ok()) {
+             gathering->status = Annotate(bytes.status(), "the arguments of a callback");
+           }
+           arrive();
+         });
   }
   // Posted, because the router must not be called from within its own call.
   loop_.Post("callback arguments", [alive = alive_, arrive] {
@@ -75,8 +71,10 @@ void ControllerShell::AnswerCallback(ExecutorId executor, CallbackAnswer answer)
                                         [](int64_t sum, const BytesRef& result) {
                                           return sum + static_cast<int64_t>(result->size());
                                         });
-  if (bytes > kInlineCallbackBytes && hub_->Connected(executor)) {
+  const ExecutorSpec* const spec = hub_->Spec(executor);
+  if (bytes > kInlineCallbackBytes && spec != nullptr && hub_->Connected(executor)) {
     answer.transfer = CallbackTransfer(next_results_++);
+    answer.ticket = TicketFor(options_.cluster.data_key, answer.transfer, spec->incarnation);
     results_[answer.transfer] = {executor, answer.call, std::exchange(answer.results, {})};
   }
   hub_->Answer(executor, answer);

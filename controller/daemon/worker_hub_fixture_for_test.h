@@ -140,6 +140,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
     spec.memory_kinds = {"device"};
     spec.num_devices = 2;
     spec.data_endpoint = worker + ":1";
+    spec.data_key = {1, 2};
     ToProto(spec, registration->mutable_spec());
     far->Send(message);
     Settle();

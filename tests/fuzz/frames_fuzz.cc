@@ -28,6 +28,7 @@ namespace fairway::fuzz {
 namespace {
 
 constexpr Incarnation kHere{7};
+constexpr PortKey kKey{1, 2};
 constexpr int64_t kLargest = 1 << 18;  // bytes of one shard
 
 // The kind of the first record names the reader: kLink, kServer or kClient. Later records:
@@ -39,6 +40,10 @@ enum Kind : uint8_t {
       3,  // the server answers its oldest request: byte 0 = an error, else the bytes asked for
   kBroken = 4,  // as kFrame, with a wrong checksum
   kHalf = 5,    // as kFrame; its second half comes with the next record
+  // Of a server: a pull, as short: bytes, times 16; byte: id; byte: 1 = of a round; byte: 1 = with
+  // a wrong ticket; byte: 1 = without any
+  kAsk = 6,
+  kPush = 7,  // of a server: as kAsk, but a push of the rest
 };
 
 // The tested side has one end, and the fuzzer has the other.
@@ -67,6 +72,46 @@ std::string FrameBytes(Reader in, bool broken) {
   return out.append(payload);
 }
 
+std::string FrameOf(uint8_t type, uint64_t id, std::string_view payload) {
+  FrameHeader header;
+  header.type = type;
+  header.id = id;
+  header.length = static_cast<uint32_t>(payload.size());
+  header.crc = Crc32c(payload);
+  std::string out(kFrameHeaderBytes, '\0');
+  EncodeFrameHeader(header, out.data());
+  return out.append(payload);
+}
+
+Ticket Shown(Reader& in, Ticket right) {
+  if (in.Byte() == 1) right.second ^= 1;
+  return in.Byte() == 1 ? Ticket() : right;
+}
+
+std::string AskBytes(Reader in) {
+  data::WireRequest asked;
+  asked.incarnation = kHere;
+  asked.bytes = 16 * in.Short() % kLargest;
+  const uint8_t id = in.Byte();
+  asked.request.transfer = TransferId(id);
+  asked.request.from = Incarnation(8);
+  asked.request.round = in.Byte() == 1 ? 1 : 0;
+  asked.request.ticket = Shown(
+      in, asked.request.round != 0 ? GangTicket(kKey)
+                                   : TicketFor(kKey, asked.request.transfer, asked.request.from));
+  return FrameOf(data::kPull, id, data::Encode(asked));
+}
+
+std::string PushBytes(Reader in) {
+  data::WirePush push;
+  push.to = kHere;
+  push.name.launch = in.Short();
+  push.name.part = in.Byte();
+  push.name.round = in.Byte();
+  push.ticket = Shown(in, GangTicket(kKey));
+  return FrameOf(data::kPush, 0, data::Encode(push, in.Rest()));
+}
+
 // The bytes that the peer sends for `record`; `rest` is what an earlier one left.
 std::string BytesOf(const Record& record, std::string& rest) {
   std::string out = std::exchange(rest, {});
@@ -76,6 +121,10 @@ std::string BytesOf(const Record& record, std::string& rest) {
     case kFrame:
     case kBroken:
       return out += FrameBytes(Reader(record.payload), record.kind == kBroken);
+    case kAsk:
+      return out += AskBytes(Reader(record.payload));
+    case kPush:
+      return out += PushBytes(Reader(record.payload));
     case kHalf: {
       const std::string frame = FrameBytes(Reader(record.payload), false);
       rest = frame.substr(frame.size() / 2);
@@ -140,9 +189,12 @@ void TestServer(const std::vector<Record>& records) {
   uint64_t offered = 0;
   bool ended = false;
   auto stream = std::make_shared<data::ServerStream>(
-      Adopt(io, pair.theirs), kHere,
-      [&](std::shared_ptr<data::ServerStream>, uint64_t id, PullRequest) {
+      Adopt(io, pair.theirs), kHere, kKey,
+      [&](std::shared_ptr<data::ServerStream>, uint64_t id, PullRequest request) {
         FUZZ_CHECK(!ended);
+        const Ticket right =
+            request.round != 0 ? GangTicket(kKey) : TicketFor(kKey, request.transfer, request.from);
+        FUZZ_CHECK(request.ticket == right);
         asked.push_back(id);
       },
       [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0),

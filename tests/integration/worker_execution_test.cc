@@ -105,6 +105,7 @@ class Talk {
       ShardSource source;
       source.kind = ShardSource::Kind::kController;
       source.index = static_cast<int32_t>(i);
+      source.ticket = TicketFor(controller_.data_key(), transfer, executor_->spec.incarnation);
       sources.push_back(source);
     }
     return Receive(part, std::move(sources), transfer);
@@ -273,12 +274,21 @@ TEST_F(WorkerExecution, LargeArgumentsAndResultsOfCallbacksArePulled) {
   ASSERT_TRUE(controller_.Until([&] { return !executor.callbacks.empty(); }));
   const uint64_t call = executor.callbacks[0].call;
   EXPECT_EQ(executor.callbacks[0].arguments.at(0).bytes, nullptr);
+  // Numbers of calls can be guessed.
+  EXPECT_EQ(
+      controller_.FetchWith({1, 2}, executor, CallbackTransfer(call), 0, kBytes).status().code(),
+      absl::StatusCode::kPermissionDenied);
   const auto argument = controller_.Fetch(executor, CallbackTransfer(call), 0, kBytes);
   ASSERT_TRUE(argument.ok()) << argument.status();
   EXPECT_EQ((*argument)->view(), Floats(values));
   std::reverse(values.begin(), values.end());
   controller_.uploads[{CallbackTransfer(5), 0}] = Blob::Copy(Floats(values));
-  executor.Answer({call, absl::OkStatus(), {}, CallbackTransfer(5)});
+  executor.Answer(
+      {call,
+       absl::OkStatus(),
+       {},
+       CallbackTransfer(5),
+       TicketFor(controller_.data_key(), CallbackTransfer(5), executor.spec.incarnation)});
   EXPECT_EQ(talk.Wait(seq), absl::OkStatus());
   const auto result = controller_.Fetch(executor, talk.Offer(made), 0, kBytes);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -413,6 +423,10 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   peer.kind = ShardSource::Kind::kPeer;
   peer.endpoint = a.executor().spec.data_endpoint;
   peer.incarnation = a.executor().spec.incarnation;
+  const auto ticket = [&](TransferId of) {
+    return TicketFor(a.executor().spec.data_key, of, b.executor().spec.incarnation);
+  };
+  peer.ticket = ticket(transfer);
   const uint64_t seq = b.Receive(far, {peer}, transfer);
   a.executor().Send(PrepareSend{transfer, {{0, {copy.group, 0}}}});
   ASSERT_EQ(b.Wait(seq), absl::OkStatus());
@@ -433,7 +447,16 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   stale.incarnation = Incarnation(peer.incarnation.value + 1);
   EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {stale}, transfer)).code(),
             absl::StatusCode::kAborted);
-  const uint64_t waiting = b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, TransferId(1001));
+  // A ticket of another transfer gets nothing, and the right one still does.
+  ShardSource wrong = peer;
+  wrong.ticket = ticket(TransferId(1001));
+  const absl::Status refused = b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {wrong}, transfer));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("with a wrong ticket"));
+  EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, transfer)), absl::OkStatus());
+  ShardSource later = peer;
+  later.ticket = ticket(TransferId(1001));
+  const uint64_t waiting = b.Receive(b.Part(Shape{{1 << 20}}, {0}), {later}, TransferId(1001));
   ::kill(static_cast<pid_t>(a.executor().registration.pid()), SIGKILL);
   EXPECT_EQ(b.Wait(waiting).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, transfer)).code(),
@@ -476,6 +499,7 @@ TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
   // The controller does not have this upload.
   ShardSource nothing;
   nothing.kind = ShardSource::Kind::kController;
+  nothing.ticket = TicketFor(controller_.data_key(), TransferId(4242), executor.spec.incarnation);
   EXPECT_EQ(talk.Wait(talk.Receive(talk.Part(Shape{{4}}, {0}), {nothing}, TransferId(4242))).code(),
             absl::StatusCode::kNotFound);
   // A pull of a failed shard gets its error.

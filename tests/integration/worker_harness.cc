@@ -160,7 +160,7 @@ struct PlayedController::NewPeer {
 PlayedController::PlayedController(int port) {
   std::random_device random;
   incarnation_ = Incarnation(uint64_t{random()} << 32 | random() | 1);
-  auto data = MakeTcpDataPlane(*loop_, "127.0.0.1:0", "127.0.0.1", incarnation_,
+  auto data = MakeTcpDataPlane(*loop_, "127.0.0.1:0", "127.0.0.1", incarnation_, data_key_,
                                [this](PullRequest request, DataPlane::Answer answer) {
                                  const auto it = uploads.find({request.transfer, request.index});
                                  if (it == uploads.end())
@@ -356,8 +356,17 @@ v1::LinkCompileResponse PlayedController::Compile(SeenSupervisor& at, const std:
 absl::StatusOr<std::shared_ptr<Blob>> PlayedController::Fetch(const SeenExecutor& from,
                                                               TransferId transfer, int32_t index,
                                                               int64_t bytes) {
+  return FetchWith(TicketFor(from.spec.data_key, transfer, incarnation_), from, transfer, index,
+                   bytes);
+}
+
+absl::StatusOr<std::shared_ptr<Blob>> PlayedController::FetchWith(const Ticket& ticket,
+                                                                  const SeenExecutor& from,
+                                                                  TransferId transfer,
+                                                                  int32_t index, int64_t bytes) {
   std::optional<absl::StatusOr<std::shared_ptr<Blob>>> got;
-  data_->Pull(from.spec.data_endpoint, from.spec.incarnation, {transfer, index}, bytes,
+  data_->Pull(from.spec.data_endpoint, from.spec.incarnation,
+              {transfer, index, Incarnation(), 0, ticket}, bytes,
               [&](absl::StatusOr<std::shared_ptr<Blob>> blob) { got = std::move(blob); });
   if (!Until([&] { return got.has_value(); }))
     return absl::DeadlineExceededError("waited a minute in a test");

@@ -102,6 +102,7 @@ class PlayedController {
   int port() const { return server_->port(); }
   std::string address() const;
   Incarnation incarnation() const { return incarnation_; }
+  const PortKey& data_key() const { return data_key_; }
   EventLoop& loop() { return *loop_; }
   DataPlane& data() { return *data_; }
 
@@ -116,6 +117,9 @@ class PlayedController {
   // Pulls a shard from an executor.
   absl::StatusOr<std::shared_ptr<Blob>> Fetch(const SeenExecutor& from, TransferId transfer,
                                               int32_t index, int64_t bytes);
+  absl::StatusOr<std::shared_ptr<Blob>> FetchWith(const Ticket& ticket, const SeenExecutor& from,
+                                                  TransferId transfer, int32_t index,
+                                                  int64_t bytes);
 
   // The shards that executors may pull from this controller.
   std::map<std::pair<TransferId, int32_t>, std::shared_ptr<const Blob>> uploads;
@@ -133,6 +137,7 @@ class PlayedController {
 
   std::unique_ptr<EventLoop> loop_ = std::make_unique<EventLoop>();
   Incarnation incarnation_;
+  const PortKey data_key_ = RandomPortKey();
   std::unique_ptr<DataPlane> data_;
   std::unique_ptr<LinkServer> server_;
   std::vector<std::unique_ptr<NewPeer>> new_peers_;

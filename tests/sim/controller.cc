@@ -9,6 +9,7 @@
 #include "controller/cluster/inspection.h"
 #include "controller/cluster/sessions.h"
 #include "tests/sim/client.h"
+#include "tests/sim/intruder.h"
 #include "tests/sim/session_owner.h"
 #include "tests/sim/world.h"
 
@@ -80,10 +81,13 @@ std::map<DeviceId, NodeId> Controller::Running() const {
   return oldest;
 }
 
-void Controller::PullUpload(TransferId transfer, int32_t index, Pulled done) {
-  const auto it = uploads_.find(transfer);
+void Controller::PullUpload(const PullRequest& request, Pulled done) {
+  const absl::Status ticket =
+      CheckTicket(KeyOfController(world_.epoch), request.transfer, request.from, request.ticket);
+  if (!ticket.ok()) return done(ticket);
+  const auto it = uploads_.find(request.transfer);
   absl::StatusOr<uint64_t> answer = absl::NotFoundError("no such upload");
-  if (it != uploads_.end()) answer = ValueOf(*it->second.at(index));
+  if (it != uploads_.end()) answer = ValueOf(*it->second.at(request.index));
   world_.queue.After(world_.DataDelay(), [answer, done] { done(answer); });
 }
 
@@ -173,6 +177,7 @@ void Controller::Send(ExecutorId executor, Command command, std::shared_ptr<Memo
   } else if (const auto* send = std::get_if<PrepareSend>(&command)) {
     world_.Trace("  e{} <- send t{} {}:{}...", executor, send->transfer, send->items[0].shard.group,
                  send->items[0].shard.shard);
+    world_.intruder->AskMachine(*member.machine, send->transfer);
   } else if (const auto* end = std::get_if<EndSend>(&command)) {
     world_.Trace("  e{} <- end send t{}", executor, end->transfer);
   } else if (const auto* free = std::get_if<FreeGroups>(&command)) {
@@ -184,6 +189,7 @@ void Controller::Send(ExecutorId executor, Command command, std::shared_ptr<Memo
 
 void Controller::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {
   uploads_[transfer] = std::move(blobs);
+  world_.intruder->AskController(transfer);
 }
 
 void Controller::WithdrawUpload(TransferId transfer) { uploads_.erase(transfer); }
@@ -210,8 +216,11 @@ void Controller::PullToHost(TransferId transfer, ExecutorId executor, int32_t in
         world.ToController([arrived, value] { arrived(value); });
       },
       uint64_t{1} << world_.IndexOf(machine));
-  world_.queue.After(world_.DataDelay(), [machine, incarnation, transfer, index, done] {
-    machine->Pull(incarnation, transfer, index, done);
+  const Incarnation here(epoch);
+  const PullRequest request{transfer, index, here, 0,
+                            TicketFor(KeyOf(incarnation.value), transfer, here)};
+  world_.queue.After(world_.DataDelay(), [machine, incarnation, request, done] {
+    machine->Pull(incarnation, request, done);
   });
 }
 

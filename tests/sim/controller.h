@@ -38,7 +38,8 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   std::map<DeviceId, NodeId> Running() const;
 
   void Accept(std::unique_ptr<Link> link) { hub_.Accept(std::move(link)); }
-  void PullUpload(TransferId transfer, int32_t index, Pulled done);
+  // Its data port is asked.
+  void PullUpload(const PullRequest& request, Pulled done);
   // Restarts the machine's island, as an operator would.
   void Restart(const Machine& machine);
   // Compiles at a worker of the machine's island. Checks that one answer comes.

@@ -7,6 +7,7 @@
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/host.h"
+#include "tests/sim/intruder.h"
 #include "tests/sim/wire.h"
 #include "wire/link_codec.h"
 
@@ -40,13 +41,18 @@ WorkerHubOptions HubOptions(const World& world) {
   return options;
 }
 
+ClusterOptions WithKey(ClusterOptions options, uint64_t epoch) {
+  options.data_key = KeyOfController(epoch);
+  return options;
+}
+
 }  // namespace
 
 Controller::Controller(World& world, ClusterOptions options)
     : world_(world),
       loop_(world, world.epoch),
       clock_(RunningClock::Time(microseconds(world.queue.now())), milliseconds(200)),
-      cluster_(options, this),
+      cluster_(WithKey(std::move(options), world.epoch), this),
       hub_(loop_, HubOptions(world), this, [this] { return clock_.now(); }) {}
 
 void Controller::TickHub() {

@@ -72,6 +72,7 @@ class Coverage {
                                          "receive abandoned",
                                          "pull refused",
                                          "pull of another incarnation",
+                                         "intruder refused",
                                          "pull to host",
                                          "cancel",
                                          "fenced report",

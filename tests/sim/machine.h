@@ -110,7 +110,7 @@ class Machine final : public ExecutorActions, public FarSide {
   void Expect(uint64_t session, const Command& command);
   // The hub took this report, encoded, from this registration. Checks that it was sent next.
   void Heard(uint64_t session, const std::string& report);
-  void Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done);
+  void Pull(Incarnation incarnation, const PullRequest& request, Pulled done);
   // The gang of this run has ended here.
   void EndRun(const std::shared_ptr<Run>& run);
 

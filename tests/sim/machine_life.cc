@@ -5,6 +5,7 @@
 
 #include "tests/sim/controller.h"
 #include "tests/sim/host.h"
+#include "tests/sim/intruder.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/wire.h"
 #include "tests/sim/world.h"
@@ -40,6 +41,7 @@ ExecutorSpec Machine::Spec() {
   spec.gang_inputs = world_.config.gang_inputs;
   spec.highest_launch_id = registration_->Ask();
   spec.data_endpoint = worker_;
+  spec.data_key = KeyOf(incarnation_.value);
   return spec;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/sim/controller.h"
+#include "tests/sim/intruder.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/world.h"
 
@@ -73,23 +74,24 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
       world_.Count("receive from peer");
       Machine* peer = world_.FindMachine(source.endpoint);
       const uint64_t bits = bit() | uint64_t{1} << world_.IndexOf(peer);
-      world_.queue.After(world_.DataDelay(), [peer, source, transfer = node.transfer,
-                                              done = world_.MayBeCut(done, bits)] {
-        peer->Pull(source.incarnation, transfer, source.index, done);
-      });
+      const PullRequest request{node.transfer, source.index, incarnation_, 0, source.ticket};
+      world_.queue.After(world_.DataDelay(),
+                         [peer, to = source.incarnation, request,
+                          done = world_.MayBeCut(done, bits)] { peer->Pull(to, request, done); });
       return;
     }
     case ShardSource::Kind::kController:
       world_.Count("receive from controller");
-      world_.queue.After(world_.DataDelay(),
-                         [this, epoch = world_.epoch, transfer = node.transfer,
-                          index = source.index, done = world_.MayBeCut(done, bit())] {
-                           if (world_.controller == nullptr || world_.epoch != epoch) {
-                             done(absl::UnavailableError("the controller is gone"));
-                           } else {
-                             world_.controller->PullUpload(transfer, index, done);
-                           }
-                         });
+      world_.queue.After(world_.DataDelay(), [this, epoch = world_.epoch,
+                                              request = PullRequest{node.transfer, source.index,
+                                                                    incarnation_, 0, source.ticket},
+                                              done = world_.MayBeCut(done, bit())] {
+        if (world_.controller == nullptr || world_.epoch != epoch) {
+          done(absl::UnavailableError("the controller is gone"));
+        } else {
+          world_.controller->PullUpload(request, done);
+        }
+      });
       return;
   }
 }
@@ -129,22 +131,25 @@ void Machine::EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> va
   core_->ReceiveDone(receive.node, receive.position, value.status());
 }
 
-void Machine::Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done) {
+void Machine::Pull(Incarnation incarnation, const PullRequest& request, Pulled done) {
   const auto refuse = [&](absl::Status why) {
     world_.queue.After(world_.DataDelay(), [done, why] { done(why); });
   };
   if (!alive()) return refuse(absl::UnavailableError("no such peer"));
   if (asleep_) {  // this is answered whatever becomes of the machine
-    waiting_.emplace_back(0, [=, this] { Pull(incarnation, transfer, index, done); });
+    waiting_.emplace_back(0, [=, this] { Pull(incarnation, request, done); });
     return;
   }
   if (incarnation != incarnation_) {
     world_.Count("pull of another incarnation");
     return refuse(absl::AbortedError("another incarnation"));
   }
+  const absl::Status ticket =
+      CheckTicket(KeyOf(incarnation_.value), request.transfer, request.from, request.ticket);
+  if (!ticket.ok()) return done(ticket);
   const uint64_t number = next_pull_++;
-  pulls_[number] = {transfer, std::move(done), ShardRef(), false};
-  core_->OnPull(number, transfer, index);
+  pulls_[number] = {request.transfer, std::move(done), ShardRef(), false};
+  core_->OnPull(number, request.transfer, request.index);
 }
 
 void Machine::Serve(uint64_t number, const PrepareSend::Item& item) {

@@ -10,6 +10,7 @@
 #include "tests/sim/hog.h"
 #include "tests/sim/host.h"
 #include "tests/sim/hostile.h"
+#include "tests/sim/intruder.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/neighbour.h"
 #include "tests/sim/relays.h"
@@ -95,6 +96,7 @@ void World::Setup(uint64_t seed, WorldKind kind) {
   }
   config.cluster.command_grace_ms = 1000 * kSecond;
   SetupRelays(seed, kind);
+  intruder = std::make_unique<Intruder>(*this, seed);
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);

@@ -18,16 +18,19 @@
 #include "core/device.h"
 #include "tests/sim/basics.h"
 #include "tests/sim/code.h"
+#include "transport/data_plane.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway::sim {
 
 class Client;
 class Controller;
+class Intruder;
 class SessionOwner;
 class Machine;
 class Pipes;
 struct Gang;
+// Takes the answer to a PullRequest.
 using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
 // What is given, beside the seed.
@@ -96,6 +99,7 @@ class World {
   std::unique_ptr<Pipes> pipes;
   std::vector<std::unique_ptr<Machine>> machines;
   std::unique_ptr<Controller> controller;  // nullptr: it is down
+  std::unique_ptr<Intruder> intruder;
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::unique_ptr<SessionOwner>> others;  // hostile ones and their neighbour
   std::vector<SessionOwner*> owners;                  // of all sessions

@@ -150,7 +150,7 @@ void ClientCalls::Abandon(LaunchId first, LaunchId last, const absl::Status& cau
   const std::lock_guard lock(mutex_);
   for (auto& [id, waiting] : waiting_) {
     if (waiting.launch < first || waiting.launch > last || waiting.answer.has_value()) continue;
-    waiting.answer = CallbackAnswer{id, cause, {}, {}};
+    waiting.answer = CallbackAnswer{id, cause, {}, {}, {}};
     waiting.ended.notify_one();
     handler_.give_up(id);
   }
@@ -161,7 +161,7 @@ void ClientCalls::Close(const absl::Status& cause) {
   if (closed_.ok()) closed_ = cause;
   for (auto& [id, waiting] : waiting_) {
     if (waiting.answer.has_value()) continue;
-    waiting.answer = CallbackAnswer{id, cause, {}, {}};
+    waiting.answer = CallbackAnswer{id, cause, {}, {}, {}};
     waiting.ended.notify_one();
   }
 }

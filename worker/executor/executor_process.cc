@@ -132,6 +132,7 @@ absl::Status ExecutorProcess::Register() {
   spec.gang_inputs = info.gang_inputs;
   spec.highest_launch_id = registration_.Ask();
   spec.data_endpoint = session_->data_endpoint();
+  spec.data_key = session_->data_key();
   v1::ToController message;
   v1::RegisterExecutor* to = message.mutable_register_executor();
   to->set_protocol(kLinkProtocol);
@@ -249,7 +250,7 @@ std::shared_ptr<ClientCalls> ExecutorProcess::MakeClientCalls(Incarnation incarn
 void ExecutorProcess::OnCallbackAnswer(const v1::LinkCallbackAnswer& answer) {
   if (client_calls_ == nullptr) return;
   auto decoded = CallbackAnswerFromProto(answer);
-  if (!decoded.ok()) decoded = CallbackAnswer{answer.call(), decoded.status(), {}, {}};
+  if (!decoded.ok()) decoded = CallbackAnswer{answer.call(), decoded.status(), {}, {}, {}};
   if (decoded->transfer && decoded->status.ok()) return PullResults(*std::move(decoded));
   client_calls_->Answered(*std::move(decoded));
 }
@@ -277,7 +278,7 @@ void ExecutorProcess::PullResults(CallbackAnswer answer) {
       continue;
     }
     ++gathering->open;
-    session_->PullResult(gathering->answer.transfer, static_cast<int32_t>(i), wanted->at(i),
+    session_->PullResult(gathering->answer, static_cast<int32_t>(i), wanted->at(i),
                          [gathering, arrive, i](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
                            CallbackAnswer& to = gathering->answer;
                            if (bytes.ok()) {

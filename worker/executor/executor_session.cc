@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(
   FAIRWAY_ASSIGN_OR_RETURN(
       session->plane_,
       MakeTcpDataPlane(
-          *context.loop, data_bind, advertise_host, incarnation,
+          *context.loop, data_bind, advertise_host, incarnation, session->data_key_,
           [s = session.get()](PullRequest request, DataPlane::Answer answer) {
             s->OnPull(request, std::move(answer));
           },

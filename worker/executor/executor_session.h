@@ -70,6 +70,7 @@ class ExecutorSession final : public ExecutorActions {
 
   Incarnation incarnation() const { return incarnation_; }
   std::string data_endpoint() const { return plane_->endpoint(); }
+  const PortKey& data_key() const { return data_key_; }  // of that port; for the controller alone
   // Sets where shards of the controller are pulled from.
   void SetController(std::string data_endpoint, Incarnation incarnation);
 
@@ -80,8 +81,10 @@ class ExecutorSession final : public ExecutorActions {
   }
 
   // Pulls a result of a callback from the controller. Calls `done` in the loop.
-  void PullResult(TransferId transfer, int32_t index, int64_t bytes, DataPlane::PullDone done) {
-    plane_->Pull(controller_endpoint_, controller_, {transfer, index}, bytes, std::move(done));
+  void PullResult(const CallbackAnswer& answer, int32_t index, int64_t bytes,
+                  DataPlane::PullDone done) {
+    plane_->Pull(controller_endpoint_, controller_,
+                 {answer.transfer, index, Incarnation(), 0, answer.ticket}, bytes, std::move(done));
   }
 
   // Counts launches that have not ended, including those that wait for inputs or their turn. At 0
@@ -180,6 +183,9 @@ class ExecutorSession final : public ExecutorActions {
   void ReadShards(const std::vector<ShardRef>& shards,
                   absl::AnyInvocable<void(std::vector<Report::Inlined>)> done);
   Receiving ReceivingOf(const PrepareReceive& node, size_t position) const;
+  // Asks a peer or the controller for the bytes of this source.
+  void Pull(const PrepareReceive& node, const ShardSource& source, int64_t bytes,
+            DataPlane::PullDone done);
   void StartPiece(const PrepareReceive& node, size_t position);
   // Copies box `from` of the bytes that came to box `to` of the shard.
   void CopyPiece(Receiving receiving, const Shards::Ref& assembly, const Box& from, const Box& to,
@@ -194,6 +200,7 @@ class ExecutorSession final : public ExecutorActions {
 
   const Context context_;
   const Incarnation incarnation_;
+  const PortKey data_key_ = RandomPortKey();
   const std::function<void(Report)> send_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   bool ended_ = false;

@@ -180,8 +180,8 @@ absl::StatusOr<std::vector<std::shared_ptr<Blob>>> GangExchanges::Take(
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto& from = members.at(wanted[i].member);
     plane_->Pull(
-        from.endpoint, from.incarnation, {TransferId(id), wanted[i].part, Incarnation(), round},
-        wanted[i].bytes,
+        from.endpoint, from.incarnation,
+        {TransferId(id), wanted[i].part, Incarnation(), round, from.ticket}, wanted[i].bytes,
         [self = shared_from_this(), taking, i](absl::StatusOr<std::shared_ptr<Blob>> blob) {
           std::lock_guard held(self->mutex_);
           --taking->open;

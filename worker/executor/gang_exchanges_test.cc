@@ -24,6 +24,12 @@ using ::testing::HasSubstr;
 using Bytes = std::shared_ptr<Blob>;
 using Sum = absl::StatusOr<Bytes>;
 
+PortKey KeyOf(Incarnation incarnation) { return {incarnation.value, 1}; }
+
+InstallExecutable::Member MemberAt(const DataPlane& plane, Incarnation incarnation) {
+  return {plane.endpoint(), incarnation, GangTicket(KeyOf(incarnation))};
+}
+
 // Executors of one island over real sockets; each member's gang is a thread of the test.
 class GangExchangesTest : public testing::Test {
  protected:
@@ -42,7 +48,8 @@ class GangExchangesTest : public testing::Test {
       const Incarnation incarnation(100 + i);
       const std::string host = fmt::format("127.0.0.{}", 1 + i % hosts);
       peer.plane = *MakeTcpDataPlane(
-          loop_, host + ":0", host, incarnation, [](PullRequest, DataPlane::Answer) {}, {},
+          loop_, host + ":0", host, incarnation, KeyOf(incarnation),
+          [](PullRequest, DataPlane::Answer) {}, {},
           [this, all = peer.all](PullRequest request, DataPlane::Answer answer) {
             if (request.index == GangExchanges::kWatch) ++watches_;
             all->OnPull(request, std::move(answer));
@@ -52,7 +59,7 @@ class GangExchangesTest : public testing::Test {
             return all->OnPush(name, bytes);
           });
       peer.all->Open(peer.plane.get());
-      members.push_back({peer.plane->endpoint(), incarnation});
+      members.push_back(MemberAt(*peer.plane, incarnation));
     }
     for (size_t i = 0; i < count; ++i) peers_[i].exchange = peers_[i].all->Make(members, i);
   }
@@ -72,8 +79,8 @@ class GangExchangesTest : public testing::Test {
   }
   // The exchange of a gang of members `a` and `b`, for `a`.
   std::shared_ptr<Exchange> PairOf(size_t a, size_t b) {
-    return peers_[a].all->Make({{peers_[a].plane->endpoint(), Incarnation(100 + a)},
-                                {peers_[b].plane->endpoint(), Incarnation(100 + b)}},
+    return peers_[a].all->Make({MemberAt(*peers_[a].plane, Incarnation(100 + a)),
+                                MemberAt(*peers_[b].plane, Incarnation(100 + b))},
                                0);
   }
   // Runs one launch on all members, each in a thread.
@@ -212,8 +219,8 @@ TEST_F(GangExchangesTest, NeighboursThatAreGoneTakeNoMemoryFromOthers) {
   auto late = std::make_shared<GangExchanges>();
   std::atomic<int> frames = 0;
   auto plane = *MakeTcpDataPlane(
-      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150), [](PullRequest, DataPlane::Answer) {},
-      {},
+      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150), KeyOf(Incarnation(150)),
+      [](PullRequest, DataPlane::Answer) {}, {},
       [&](PullRequest request, DataPlane::Answer answer) {
         late->OnPull(request, std::move(answer));
       },
@@ -222,8 +229,8 @@ TEST_F(GangExchangesTest, NeighboursThatAreGoneTakeNoMemoryFromOthers) {
         return late->OnPush(name, bytes);
       });
   late->Open(plane.get());
-  const GangExchanges::Members members{{peers_[0].plane->endpoint(), Incarnation(100)},
-                                       {plane->endpoint(), Incarnation(150)}};
+  const GangExchanges::Members members{MemberAt(*peers_[0].plane, Incarnation(100)),
+                                       MemberAt(*plane, Incarnation(150))};
   const auto here = peers_[0].all->Make(members, 0);
   const auto there = late->Make(members, 1);
   int before = -1;
@@ -255,7 +262,7 @@ TEST_F(GangExchangesTest, WhatIsPushedToMemoryThatWasTakenBackIsNotLost) {
   until_no_frames();
   // Member 1 unloads the code, and loads other code; and others want its memory.
   peers_[1].exchange = nullptr;
-  (void)peers_[1].all->Make({{peers_[1].plane->endpoint(), Incarnation(101)}}, 0);
+  (void)peers_[1].all->Make({MemberAt(*peers_[1].plane, Incarnation(101))}, 0);
   for (uint64_t i = 0; i < lanes::kMaxLanes; ++i) {
     peers_[1].all->OnPull({TransferId(), 0, Incarnation(1000 + i), 1},
                           [](absl::StatusOr<DataView>) {});
@@ -264,9 +271,9 @@ TEST_F(GangExchangesTest, WhatIsPushedToMemoryThatWasTakenBackIsNotLost) {
   std::optional<Sum> sum;
   std::thread ahead([&] { sum = Run(0, launch + 1, 1, {1}, 1 << 20); });
   EXPECT_TRUE(RunUntil(loop_, [&] { return frames_ > frames; }));
-  peers_[1].exchange = peers_[1].all->Make({{peers_[0].plane->endpoint(), Incarnation(100)},
-                                            {peers_[1].plane->endpoint(), Incarnation(101)}},
-                                           1);
+  peers_[1].exchange = peers_[1].all->Make(
+      {MemberAt(*peers_[0].plane, Incarnation(100)), MemberAt(*peers_[1].plane, Incarnation(101))},
+      1);
   EXPECT_EQ(ToFloats(Run(1, launch + 1, 1, {1}, 1 << 20)), std::vector<float>{2});
   ahead.join();
   EXPECT_EQ(ToFloats(*sum), std::vector<float>{2}) << sum->status();
@@ -304,17 +311,17 @@ TEST_F(GangExchangesTest, AMemberThatRunsFarAheadWaitsAndNothingIsLost) {
 // Pushes come before the code is loaded, or without end: they wait in the connection.
 TEST_F(GangExchangesTest, WhatComesTooEarlyIsTakenWhenItIsWanted) {
   Make(2);
-  GangExchanges::Members members{{peers_[0].plane->endpoint(), Incarnation(100)},
-                                 {peers_[1].plane->endpoint(), Incarnation(101)}};
+  GangExchanges::Members members{MemberAt(*peers_[0].plane, Incarnation(100)),
+                                 MemberAt(*peers_[1].plane, Incarnation(101))};
   auto sender = std::make_shared<GangExchanges>();
   auto plane = *MakeTcpDataPlane(
-      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150), [](PullRequest, DataPlane::Answer) {},
-      {},
+      loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(150), KeyOf(Incarnation(150)),
+      [](PullRequest, DataPlane::Answer) {}, {},
       [&](PullRequest request, DataPlane::Answer answer) {
         sender->OnPull(request, std::move(answer));
       });
   sender->Open(plane.get());
-  members.push_back({plane->endpoint(), Incarnation(150)});
+  members.push_back(MemberAt(*plane, Incarnation(150)));
   const auto exchange = sender->Make(members, 2);
   std::vector<absl::Status> pushed;
   std::thread pusher([&] {

@@ -90,8 +90,8 @@ void GangExchanges::TellLane(const PullRequest& request, DataPlane::Answer& answ
 
 void GangExchanges::AskForLane(const PeerPtr& peer) {
   if (plane_ == nullptr || lanes_ == nullptr) return;
-  plane_->Pull(peer->member.endpoint, peer->member.incarnation, {TransferId(), 0, Incarnation(), 1},
-               SharedLanes::kAddressBytes,
+  plane_->Pull(peer->member.endpoint, peer->member.incarnation,
+               {TransferId(), 0, Incarnation(), 1, peer->member.ticket}, SharedLanes::kAddressBytes,
                [self = shared_from_this(), peer](absl::StatusOr<std::shared_ptr<Blob>> address) {
                  // Without a lane it gets frames; a launch will tell if it is not there at all.
                  if (!address.ok()) return;
@@ -184,7 +184,8 @@ absl::Status GangExchanges::Push(const PeerPtr& to, const PushName& name, std::s
   const std::shared_ptr<void> pending(nullptr, [unsent = to->unsent, bell = bell_](void*) {
     if (unsent->fetch_sub(1) == kMaxUnsent) bell->Ring();
   });
-  plane_->Push(to->member.endpoint, to->member.incarnation, name, bytes, pending);
+  plane_->Push(to->member.endpoint, to->member.incarnation, to->member.ticket, name, bytes,
+               pending);
   return absl::OkStatus();
 }
 
@@ -260,7 +261,7 @@ absl::Status GangExchanges::Ask(const PeerPtr& peer, uint64_t launch) {
   }
   peer->watch = std::make_shared<Watch>(launch);
   plane_->Pull(peer->member.endpoint, peer->member.incarnation,
-               {TransferId(launch), kWatch, Incarnation(), 1}, 0,
+               {TransferId(launch), kWatch, Incarnation(), 1, peer->member.ticket}, 0,
                [self = shared_from_this(), peer,
                 watch = peer->watch](absl::StatusOr<std::shared_ptr<Blob>> end) {
                  std::lock_guard lock(self->mutex_);

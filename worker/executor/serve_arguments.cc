@@ -8,6 +8,7 @@ namespace fairway {
 
 void ExecutorSession::ServeArgument(PullRequest request, DataPlane::Answer answer) const {
   const uint64_t call = request.transfer.value & ~kCallbackTransfers;
+  // Its ticket has proved who asks.
   auto bytes = request.from == controller_ && context_.client_calls != nullptr
                    ? context_.client_calls->Argument(call, request.index)
                    : nullptr;

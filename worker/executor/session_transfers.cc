@@ -76,19 +76,15 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
       return;
     }
     case ShardSource::Kind::kPeer:
-    case ShardSource::Kind::kController: {
-      const bool peer = source.kind == ShardSource::Kind::kPeer;
-      plane_->Pull(peer ? source.endpoint : controller_endpoint_,
-                   peer ? source.incarnation : controller_, {node.transfer, source.index},
-                   receiving.bytes,
-                   [this, alive = std::weak_ptr<bool>(alive_),
-                    receiving](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
-                     if (alive.lock() == nullptr || ended_) return;
-                     if (!bytes.ok()) return TellReceiveDone(receiving, nullptr, bytes.status());
-                     MakeBuffer(receiving, *std::move(bytes));
-                   });
+    case ShardSource::Kind::kController:
+      Pull(node, source, receiving.bytes,
+           [this, alive = std::weak_ptr<bool>(alive_),
+            receiving](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+             if (alive.lock() == nullptr || ended_) return;
+             if (!bytes.ok()) return TellReceiveDone(receiving, nullptr, bytes.status());
+             MakeBuffer(receiving, *std::move(bytes));
+           });
       return;
-    }
     case ShardSource::Kind::kInline: {
       auto copy = source.bytes == nullptr ? nullptr : Blob::Copy(source.bytes->view());
       if (copy == nullptr)
@@ -99,6 +95,14 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
       return;
     }
   }
+}
+
+void ExecutorSession::Pull(const PrepareReceive& node, const ShardSource& source, int64_t bytes,
+                           DataPlane::PullDone done) {
+  const bool peer = source.kind == ShardSource::Kind::kPeer;
+  plane_->Pull(
+      peer ? source.endpoint : controller_endpoint_, peer ? source.incarnation : controller_,
+      {node.transfer, source.index, Incarnation(), 0, source.ticket}, bytes, std::move(done));
 }
 
 void ExecutorSession::TakeBackPulls(const PrepareReceive& node) {
@@ -142,16 +146,13 @@ void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
     });
     return context_.runtime->Read(*from, std::move(read));
   }
-  const bool peer = source.kind == ShardSource::Kind::kPeer;
-  plane_->Pull(
-      peer ? source.endpoint : controller_endpoint_, peer ? source.incarnation : controller_,
-      {node.transfer, source.index}, piece.from.bytes(),
-      [this, alive = std::weak_ptr<bool>(alive_), receiving, assembly, box = piece.from.Alone(),
-       to = piece.to](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
-        if (alive.lock() == nullptr || ended_) return;
-        if (!bytes.ok()) return PieceEnded(receiving, assembly, bytes.status());
-        CopyPiece(receiving, assembly, box, to, HostView{(*bytes)->view(), *bytes});
-      });
+  Pull(node, source, piece.from.bytes(),
+       [this, alive = std::weak_ptr<bool>(alive_), receiving, assembly, box = piece.from.Alone(),
+        to = piece.to](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+         if (alive.lock() == nullptr || ended_) return;
+         if (!bytes.ok()) return PieceEnded(receiving, assembly, bytes.status());
+         CopyPiece(receiving, assembly, box, to, HostView{(*bytes)->view(), *bytes});
+       });
 }
 
 void ExecutorSession::CopyPiece(Receiving receiving, const Shards::Ref& assembly, const Box& from,
