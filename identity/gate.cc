@@ -225,10 +225,10 @@ absl::Status Gate::Check(int64_t token) {
   return Counts(token);
 }
 
-absl::Status Gate::Use(int64_t id) {
+absl::Status Gate::Use(int64_t id, const std::function<absl::Status()>& count) {
   const std::lock_guard writing(writing_);
   FAIRWAY_RETURN_IF_ERROR(Check(id));
-  FAIRWAY_RETURN_IF_ERROR(store_->Use(id));
+  FAIRWAY_RETURN_IF_ERROR(count());
   const std::lock_guard lock(mu_);
   if (const auto found = tokens_.find(id); found != tokens_.end()) --found->second.record.uses;
   return absl::OkStatus();

@@ -61,7 +61,7 @@ absl::StatusOr<CertificateRequest> MakeRequest() {
 }
 
 absl::StatusOr<std::string> Certify(const Certified& authority, std::string_view request,
-                                    const Subject& subject, std::chrono::hours lifetime) {
+                                    const Subject& subject, std::chrono::seconds lifetime) {
   FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, KeyOf(request));
   // A certificate as any other, for a key that is thrown away; then it gets the request's.
   FAIRWAY_ASSIGN_OR_RETURN(const Certified made, MakeCertificate(authority, subject, lifetime));

@@ -27,7 +27,9 @@ namespace fairway {
 struct TlsFiles {
   std::string ca;           // certificates of those who may sign peers' certificates
   std::string certificate;  // this process's, and then those between it and the CA, if there are
-  std::string key;          // of the certificate; without passphrase, and its owner's alone
+  // Of the certificate; without passphrase, and its owner's alone. Not read if the certificate's
+  // own file has a key, as after a renewal: then one step replaces both.
+  std::string key;
 };
 
 // What gRPC takes: texts in PEM, and the count of the changes that led to them.
@@ -52,6 +54,7 @@ class TlsIdentity {
 
   // Who this process is.
   Subject subject() const;
+  const TlsFiles& files() const { return files_; }
 
   // For the next connection, of either side.
   std::shared_ptr<ssl_ctx_st> Context();
@@ -83,7 +86,7 @@ class TlsIdentity {
 };
 
 // What the log says of a certificate (PEM) that will expire soon: less than 30 days are left, and
-// less than a third of its time. Empty: that is not so, or it has expired.
+// less than a quarter of its time. Empty: that is not so, or it has expired.
 std::string ExpiryWarning(std::string_view certificate, std::chrono::system_clock::time_point now);
 
 // The certificates in the PEM file of a client, of the CAs that may sign the controller's.

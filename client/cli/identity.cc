@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/strings/str_split.h>
+
 #include "base/config.h"
 #include "base/host.h"
 #include "client/cli/admin_client.h"
@@ -23,6 +25,8 @@
 #include "client/cli/reach.h"
 #include "identity/certificates.h"
 #include "identity/join.h"
+#include "identity/private_file.h"
+#include "identity/renewal.h"
 #include "identity/tls_probe.h"
 #include "identity/token.h"
 #include "identity/token_store.h"
@@ -146,50 +150,36 @@ absl::Status Issue(const Subject& subject, const std::string& from, const std::s
   if (!made.ok()) return Annotate(made.status(), from);
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
   const std::string daemon = to + (subject.role == Role::kController ? "/controller" : "/worker");
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/ca.pem", ca.certificate));
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(daemon + ".pem", made->certificate));
-  return WritePrivate(daemon + ".key", made->key);
+  return ReplaceFiles({to + "/ca.pem", daemon + ".pem", daemon + ".key"}, subject, *made,
+                      ca.certificate);
+}
+
+// Where a worker's files are in the directory that was made for it.
+TlsFiles FilesIn(const std::string& directory) {
+  return {directory + "/ca.pem", directory + "/worker.pem", directory + "/worker.key"};
 }
 
 // Writes ca.pem, worker.pem and worker.key into `to`.
 absl::StatusOr<v1::JoinResponse> Join(Reach reach, const std::string& hash, const std::string& to) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::string address, ControllerAddress(reach.controller));
-  FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, FetchAuthority(address, hash, kJoinTimeout));
+  const std::vector<std::string> hashes = absl::StrSplit(hash, ',');
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, FetchAuthorities(address, hashes, kJoinTimeout));
   FAIRWAY_ASSIGN_OR_RETURN(const CertificateRequest made, MakeRequest());
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
-  reach.tls_ca = to + "/ca.pem";
+  const TemporaryFile believed(to + "/ca.pem.joining");
+  reach.tls_ca = believed.path;
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(reach.tls_ca, ca));
   v1::JoinRequest request;
   request.set_request(made.request);
   FAIRWAY_ASSIGN_OR_RETURN(v1::JoinResponse joined, AdminClient(reach).Join(request));
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.pem", joined.certificate()));
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.key", made.key));
+  // An older controller sends none.
+  const std::string& authorities = joined.authorities().empty() ? ca : joined.authorities();
+  FAIRWAY_RETURN_IF_ERROR(ReplaceFiles(FilesIn(to), {Role::kWorker, joined.worker()},
+                                       {joined.certificate(), made.key}, authorities));
   return joined;
 }
 
 }  // namespace
-
-absl::Status WritePrivate(const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
-  const auto failed = [&] {
-    const absl::Status status =
-        Error(absl::StatusCode::kUnavailable, "cannot write {}: {}", path, std::strerror(errno));
-    ::unlink(fresh.c_str());
-    return status;
-  };
-  ::unlink(fresh.c_str());  // what an interrupted call left
-  const OwnedFd file(
-      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return failed();
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t put = ::write(file.get(), text.data() + at, text.size() - at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return failed();
-    at += static_cast<size_t>(put);
-  }
-  if (::fsync(file.get()) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) return failed();
-  return absl::OkStatus();
-}
 
 int RunInit(int argc, const char* const* argv) {
   std::string directory;
@@ -276,7 +266,8 @@ int RunJoin(int argc, const char* const* argv) {
                 "--worker`). The key is made here, and stays here.");
   config.Positional("CONTROLLER", &controller, "The controller's HOST[:PORT]");
   config.Flag("ca-hash", &hash,
-              "sha256:DIGITS of the cluster's CA; the controller is believed if it shows that one");
+              "sha256:DIGITS of the cluster's CA; the controller is believed if it shows that one. "
+              "Several, with commas: one of these");
   config.Flag("token-file", &reach.token_file, "File that has the token, or /dev/stdin");
   config.Flag("to", &to, "A directory for what the worker needs");
   config.Check([&] {

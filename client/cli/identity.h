@@ -4,10 +4,6 @@
 #ifndef FAIRWAY_CLIENT_CLI_IDENTITY_H_
 #define FAIRWAY_CLIENT_CLI_IDENTITY_H_
 
-#include <string>
-
-#include "base/status.h"
-
 namespace fairway {
 
 // `fairway init DIRECTORY`: makes a CA, the controller's certificate, its settings file, its data
@@ -20,10 +16,6 @@ int RunIssue(int argc, const char* const* argv);
 
 // `fairway join CONTROLLER`: gets a worker's certificate from the controller, by a token.
 int RunJoin(int argc, const char* const* argv);
-
-// Writes a file that only its owner can reach, whole or not at all. A file that was there is
-// replaced.
-absl::Status WritePrivate(const std::string& path, const std::string& text);
 
 }  // namespace fairway
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include <fmt/ranges.h>
 #include <google/protobuf/util/json_util.h>
 
 #include "base/config.h"
@@ -15,6 +16,7 @@
 #include "client/cli/identity.h"
 #include "client/cli/reach.h"
 #include "identity/join.h"
+#include "identity/private_file.h"
 #include "identity/tls_identity.h"
 #include "identity/token.h"
 #include "identity/token_store.h"
@@ -85,7 +87,7 @@ absl::StatusOr<std::string> JoinLine(const CreateFlags& flags, const Made& made)
   FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, ReadAuthorities(flags.reach.tls_ca));
   const std::string line =
       fmt::format("fairway join {} --ca-hash {} --to {} --token-file", flags.reach.controller,
-                  CertificateHashes(ca).front(), flags.worker);
+                  fmt::join(CertificateHashes(ca), ","), flags.worker);
   return flags.to.empty() ? fmt::format("{} /dev/stdin <<'END'\n{}\nEND\n", line, made.secret)
                           : fmt::format("{} {}\n", line, flags.to);
 }

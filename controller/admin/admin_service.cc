@@ -14,8 +14,7 @@
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
-#include "identity/join.h"
-#include "identity/tls_identity.h"
+#include "identity/issuer.h"
 
 namespace fairway {
 namespace {
@@ -108,19 +107,11 @@ absl::StatusOr<TokenSpec> SpecOf(const v1::CreateTokenRequest& request) {
   return spec;
 }
 
-absl::Status MayJoin(const AdminHooks& hooks, const std::string& worker) {
-  if (!hooks.ca_key.empty()) return absl::OkStatus();
-  return Error(absl::StatusCode::kFailedPrecondition,
-               "this controller has not the CA's key (--tls-ca-key), and can sign no certificate; "
-               "make one where the key is: fairway issue {}",
-               worker);
-}
-
 // The verbs of tokens, once the caller may.
 absl::Status CreateToken(const AdminHooks& hooks, const v1::CreateTokenRequest& request,
                          v1::CreateTokenResponse* response) {
   FAIRWAY_ASSIGN_OR_RETURN(const TokenSpec spec, SpecOf(request));
-  if (spec.role == TokenRole::kWorker) FAIRWAY_RETURN_IF_ERROR(MayJoin(hooks, spec.worker));
+  if (spec.role == TokenRole::kWorker) FAIRWAY_RETURN_IF_ERROR(hooks.issuer->MayIssue(spec.worker));
   FAIRWAY_ASSIGN_OR_RETURN(TokenStore::Made made, hooks.gate->Create(spec));
   *response->mutable_token() = ToProto(made.kept.record);
   response->set_secret(std::move(made.secret));
@@ -136,18 +127,11 @@ std::string ObjectOf(const v1::CreateTokenResponse& made) {
   return out;
 }
 
-// Signs first, so that a wrong request does not use the token up.
 absl::Status Join(const AdminHooks& hooks, const Caller& caller, const v1::JoinRequest& request,
                   v1::JoinResponse* response) {
-  FAIRWAY_RETURN_IF_ERROR(MayJoin(hooks, caller.worker));
-  Certified authority;
-  FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(hooks.ca));
-  FAIRWAY_ASSIGN_OR_RETURN(authority.key, ReadKeyFile(hooks.ca_key));
-  FAIRWAY_ASSIGN_OR_RETURN(
-      std::string certificate,
-      Certify(authority, request.request(), {Role::kWorker, caller.worker}, kJoinedFor));
-  FAIRWAY_RETURN_IF_ERROR(hooks.gate->Use(caller.token));
-  response->set_certificate(std::move(certificate));
+  FAIRWAY_ASSIGN_OR_RETURN(IssuedCertificate made, hooks.issuer->Join(caller, request.request()));
+  response->set_certificate(std::move(made.certificate));
+  response->set_authorities(std::move(made.authorities));
   response->set_worker(caller.worker);
   response->set_link_port(hooks.link_port);
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "controller/daemon/snapshot.h"
 #include "fairway/v1/admin.pb.h"
 #include "identity/gate.h"
+#include "identity/issuer.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -29,8 +30,7 @@ struct AdminHooks {
   std::string log_dir;             // empty: there are no logs
   Gate* gate = nullptr;            // keeps the tokens; nullptr: there are none
   BlockingPool* tokens = nullptr;  // waits for the disk on which they are kept
-  std::string ca;                  // PEM files of the CA that signs workers' certificates; no key:
-  std::string ca_key;              // workers cannot join
+  Issuer* issuer = nullptr;        // signs the certificates of workers; nullptr: as `gate`
   int link_port = 0;               // where workers connect
 };
 

@@ -44,6 +44,7 @@ struct ControllerOptions {
   Spool spool;  // for bytes that clients fetch
   ClusterOptions cluster;
   std::shared_ptr<TlsIdentity> tls;  // of links and the data port; nullptr: without TLS
+  decltype(WorkerHubOptions::renew) renew;
 };
 
 // Loop-confined.
