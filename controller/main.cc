@@ -258,7 +258,8 @@ class Controller {
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
   using Renewed = std::function<void(absl::StatusOr<IssuedCertificate>)>;
   // Makes the next certificate of a worker that has shown its present one.
-  void Renew(const std::string& worker, std::string request, Renewed done);
+  void Renew(const std::string& worker, const CertificateHash& shown, std::string request,
+             Renewed done);
   // Ends what was opened with tokens that have expired, again and again.
   void EndExpired();
   void OnIslands(size_t up);
@@ -273,8 +274,9 @@ class Controller {
   const Flags& flags_ = settings_.flags;
   // The members below use the loop and the pool.
   EventLoop loop_;
-  std::unique_ptr<Gate> gate_;      // nullptr: no certificates, and so no tokens
-  std::unique_ptr<Issuer> issuer_;  // as gate_
+  std::unique_ptr<Gate> gate_;             // nullptr: no certificates, and so no tokens
+  std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
+  std::unique_ptr<Issuer> issuer_;
   BlockingPool disk_{"fairway-disk", 1};
   BlockingPool tokens_{"fairway-tokens", 1};
   std::unique_ptr<ControllerShell> shell_;
@@ -323,6 +325,9 @@ AdminHooks Controller::Hooks() {
   hooks.snapshot = [this] { return shell_->Snapshot(); };
   hooks.restart_executor = [this](const std::string& worker) {
     return shell_->RestartExecutor(worker, "it was ended by `fairway restart`");
+  };
+  hooks.end_worker = [this](const std::string& worker, const std::string& why) {
+    shell_->EndWorker(worker, why);
   };
   hooks.shutdown = [this] {
     shell_->StopWorkers("the cluster is taken down");
@@ -380,16 +385,19 @@ absl::Status Controller::Start() {
     auto gate = Gate::Open(flags_.data_directory);
     if (!gate.ok()) return Annotate(gate.status(), "--data-directory");
     gate_ = *std::move(gate);
-    issuer_ = std::make_unique<Issuer>(
-        gate_.get(),
-        IssuerOptions{flags_.tls.ca, flags_.tls_ca_key,
-                      std::chrono::floor<std::chrono::seconds>(flags_.worker_certificate_life)});
+    FAIRWAY_ASSIGN_OR_RETURN(
+        issuer_,
+        Issuer::Open(gate_.get(), &tls->revocations(),
+                     {flags_.tls.ca, flags_.tls_ca_key,
+                      std::chrono::floor<std::chrono::seconds>(flags_.worker_certificate_life)}));
+    identity_ = tls;
     EndExpired();
   }
   ControllerOptions options = OptionsOf(flags_, spool, memory, tls);
   if (issuer_ != nullptr) {
-    options.renew = [this](const std::string& worker, std::string request, Renewed done) {
-      Renew(worker, std::move(request), std::move(done));
+    options.renew = [this](const std::string& worker, const CertificateHash& shown,
+                           std::string request, Renewed done) {
+      Renew(worker, shown, std::move(request), std::move(done));
     };
   }
   FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, std::move(options)));
@@ -476,7 +484,8 @@ HttpAnswer Controller::OnHttp(const HttpRequest& request) {
   return {.status = 404, .body = "not found: there are /healthz, /readyz and /metrics\n"};
 }
 
-void Controller::Renew(const std::string& worker, std::string request, Renewed done) {
+void Controller::Renew(const std::string& worker, const CertificateHash& shown, std::string request,
+                       Renewed done) {
   if (tokens_.pending() >= kMostRenewing) {
     return done(Error(absl::StatusCode::kResourceExhausted,
                       "{} others wait for the controller's disk, and no more may; try again",
@@ -485,8 +494,8 @@ void Controller::Renew(const std::string& worker, std::string request, Renewed d
   // Workers take turns with each other, and with those who have tokens.
   const uint64_t owner = std::hash<std::string>()(worker) | 1ULL << 63;
   tokens_.Run(
-      [this, worker, request = std::move(request), done = std::move(done)]() mutable {
-        auto made = issuer_->Renew(worker, request);
+      [this, worker, shown, request = std::move(request), done = std::move(done)]() mutable {
+        auto made = issuer_->Renew(worker, shown, request);
         gate_->Record({}, Verb::kJoin, "renew the certificate of worker " + worker, made.status());
         loop_.Post("renewed", [done = std::move(done), made = std::move(made)]() mutable {
           done(std::move(made));

@@ -6,11 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "identity/certificates.h"
+#include "identity/revocations.h"
 
 namespace fairway {
 
@@ -24,6 +27,7 @@ struct CertificateRecord {
   std::string pem;
   int64_t token = 0;  // by which it was asked for; 0: by the certificate before
   std::chrono::sys_seconds issued{};
+  std::chrono::sys_seconds revoked{};  // the epoch: it is not
 };
 
 // What a call has done when it returns OK outlives the process and the host; what it has not done
@@ -40,6 +44,16 @@ class CertificateStore {
   // RESOURCE_EXHAUSTED: there are kMost or kMostOfWorker, or the disk is full. FAILED_PRECONDITION:
   // the token has no use left, was revoked, or is not there.
   absl::Status Keep(const CertificateRecord& record);
+  // The worker's certificate for this key, asked for by this token; nullopt: none that counts.
+  absl::StatusOr<std::optional<CertificateRecord>> Find(const std::string& worker, int64_t token,
+                                                        const CertificateHash& key);
+  // Those with ids above `after`, in their order; `most` at most.
+  absl::StatusOr<std::vector<CertificateRecord>> List(int64_t after, int64_t most);
+  // Revokes all certificates of the worker, also those that are not here. Returns how many of those
+  // that are here counted. RESOURCE_EXHAUSTED: the disk is full.
+  absl::StatusOr<int> Revoke(const std::string& worker, std::chrono::sys_seconds now);
+  // Tells `to` what was revoked.
+  absl::Status Tell(Revocations& to);
 
  private:
   const std::shared_ptr<Database> database_;

@@ -58,11 +58,14 @@ inline constexpr std::chrono::hours kBeganBefore{1};
 absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
                                           std::chrono::seconds lifetime,
                                           const std::vector<std::string>& hosts = {});
+// SHA-256 of a certificate's bytes (DER), or of its public key's.
+using CertificateHash = std::array<uint8_t, 32>;
+
 // What is recorded of a certificate.
 struct CertificateFacts {
-  std::string serial;                // hexadecimal digits
-  std::array<uint8_t, 32> hash{};    // SHA-256 of its bytes (DER)
-  std::array<uint8_t, 32> key{};     // the same of its public key
+  std::string serial;  // hexadecimal digits
+  CertificateHash hash{};
+  CertificateHash key{};             // of its public key
   std::chrono::sys_seconds begin{};  // it is valid from then on,
   std::chrono::sys_seconds end{};    // until then
 };

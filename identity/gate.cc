@@ -234,6 +234,16 @@ absl::Status Gate::Use(int64_t id, const std::function<absl::Status()>& count) {
   return absl::OkStatus();
 }
 
+std::vector<TokenRecord> Gate::TokensOfWorker(const std::string& worker) {
+  const std::lock_guard lock(mu_);
+  std::vector<TokenRecord> out;
+  for (const auto& [id, kept] : tokens_) {
+    if (kept.record.role == TokenRole::kWorker && kept.record.worker == worker && Counts(id).ok())
+      out.push_back(kept.record);
+  }
+  return out;
+}
+
 std::vector<TokenRecord> Gate::List(int64_t after, size_t most) {
   const std::lock_guard lock(mu_);
   std::vector<TokenRecord> out;

@@ -93,6 +93,8 @@ class Gate {
   absl::Status Revoke(int64_t id);
   // Counts a use of the token; `count` does so in the store. Errors: those of Check and `count`.
   absl::Status Use(int64_t id, const std::function<absl::Status()>& count);
+  // Those by which this worker may join, and may still.
+  std::vector<TokenRecord> TokensOfWorker(const std::string& worker);
   // Where the tokens are, for what is kept beside them.
   const std::shared_ptr<Database>& database() const { return store_->database(); }
   // The tokens with ids above `after`, in their order; `most` at most. Does not block.

@@ -404,6 +404,13 @@ absl::StatusOr<Subject> PeerOf(ssl_st* connection) {
   return SubjectOf(certificate);
 }
 
+CertificateHash HashOfPeer(ssl_st* connection) {
+  CertificateHash out{};
+  if (X509* const certificate = SSL_get0_peer_certificate(connection))
+    X509_digest(certificate, EVP_sha256(), out.data(), nullptr);
+  return out;
+}
+
 std::string HandshakeFault(ssl_st* connection, const std::string& error) {
   if (const auto* fault = static_cast<std::string*>(SSL_get_ex_data(connection, FaultIndex())))
     return *fault;

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "identity/certificates.h"
+#include "identity/revocations.h"
 
 // Of OpenSSL: SSL_CTX and SSL.
 struct ssl_ctx_st;
@@ -56,6 +57,9 @@ class TlsIdentity {
   Subject subject() const;
   const TlsFiles& files() const { return files_; }
 
+  // Of workers; each handshake asks it.
+  Revocations& revocations() { return revocations_; }
+
   // For the next connection, of either side.
   std::shared_ptr<ssl_ctx_st> Context();
   // The same files for the next connection of a port that gRPC listens on.
@@ -72,6 +76,7 @@ class TlsIdentity {
   void TakeChanges();
   void WarnOfExpiry(std::chrono::steady_clock::time_point now);
 
+  Revocations revocations_;
   const TlsFiles files_;
   const Role role_;
   mutable std::mutex mu_;
@@ -100,6 +105,9 @@ absl::StatusOr<std::shared_ptr<ssl_ctx_st>> ClientContext(const std::string& aut
 
 // Who the peer is, after the handshake. PERMISSION_DENIED: its certificate names no daemon.
 absl::StatusOr<Subject> PeerOf(ssl_st* connection);
+
+// Of the peer's certificate, after PeerOf.
+CertificateHash HashOfPeer(ssl_st* connection);
 
 // How HandshakeFault begins if the peer speaks no TLS.
 inline constexpr std::string_view kNoTls = "the other end does not speak TLS";

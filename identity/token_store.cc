@@ -161,8 +161,11 @@ absl::Status UseToken(sqlite3* database, int64_t id) {
                 "UPDATE tokens SET uses = uses - 1 WHERE id = ? AND uses > 0 AND revoked = 0");
   FAIRWAY_RETURN_IF_ERROR(use.With(id).Run());
   if (sqlite3_changes(database) == 1) return absl::OkStatus();
-  return Error(absl::StatusCode::kFailedPrecondition,
-               "token {} is not there, was revoked, or was used as often as it may be", id);
+  return Error(
+      absl::StatusCode::kFailedPrecondition,
+      "token {} was used as often as it may be, by others; ask an admin for another (`fairway "
+      "token create`)",
+      id);
 }
 
 }  // namespace fairway

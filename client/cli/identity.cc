@@ -159,13 +159,29 @@ TlsFiles FilesIn(const std::string& directory) {
   return {directory + "/ca.pem", directory + "/worker.pem", directory + "/worker.key"};
 }
 
+// Of a join that has not ended.
+std::string KeptKey(const std::string& directory) { return directory + "/worker.key.joining"; }
+
+// The key is kept until the certificate is there: if the answer is lost, whoever asks again with
+// the same token and key gets the same certificate.
+absl::StatusOr<CertificateRequest> RequestIn(const std::string& directory) {
+  const std::string path = KeptKey(directory);
+  if (std::filesystem::exists(path)) {
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string key, ReadKeyFile(path));
+    return MakeRequest(key);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(CertificateRequest made, MakeRequest());
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(path, made.key));
+  return made;
+}
+
 // Writes ca.pem, worker.pem and worker.key into `to`.
 absl::StatusOr<v1::JoinResponse> Join(Reach reach, const std::string& hash, const std::string& to) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::string address, ControllerAddress(reach.controller));
   const std::vector<std::string> hashes = absl::StrSplit(hash, ',');
   FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, FetchAuthorities(address, hashes, kJoinTimeout));
-  FAIRWAY_ASSIGN_OR_RETURN(const CertificateRequest made, MakeRequest());
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
+  FAIRWAY_ASSIGN_OR_RETURN(const CertificateRequest made, RequestIn(to));
   const TemporaryFile believed(to + "/ca.pem.joining");
   reach.tls_ca = believed.path;
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(reach.tls_ca, ca));
@@ -176,6 +192,7 @@ absl::StatusOr<v1::JoinResponse> Join(Reach reach, const std::string& hash, cons
   const std::string& authorities = joined.authorities().empty() ? ca : joined.authorities();
   FAIRWAY_RETURN_IF_ERROR(ReplaceFiles(FilesIn(to), {Role::kWorker, joined.worker()},
                                        {joined.certificate(), made.key}, authorities));
+  ::unlink(KeptKey(to).c_str());
   return joined;
 }
 

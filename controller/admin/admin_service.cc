@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <grpcpp/grpcpp.h>
 
 #include "base/utf8.h"
@@ -144,6 +145,31 @@ void ListTokens(Gate& gate, int64_t after, v1::ListTokensResponse* response) {
   }
 }
 
+std::string HexOf(const CertificateHash& hash) {
+  return fmt::format("{:02x}", fmt::join(hash, ""));
+}
+
+absl::Status ListCertificates(Issuer& issuer, int64_t after,
+                              v1::ListCertificatesResponse* response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const auto records, issuer.List(after, kTokensOfAnAnswer + 1));
+  for (const CertificateRecord& record : records) {
+    if (response->certificates_size() == kTokensOfAnAnswer) {
+      response->set_more(true);
+      break;
+    }
+    v1::Certificate* const to = response->add_certificates();
+    to->set_id(record.id);
+    to->set_worker(record.worker);
+    to->set_serial(record.facts.serial);
+    to->set_sha256(HexOf(record.facts.hash));
+    to->set_issued_s(record.issued.time_since_epoch().count());
+    to->set_expires_s(record.facts.end.time_since_epoch().count());
+    to->set_revoked_s(record.revoked.time_since_epoch().count());
+    to->set_token(record.token);
+  }
+  return absl::OkStatus();
+}
+
 class Implementation final : public AdminService, private v1::Admin::CallbackService {
  public:
   explicit Implementation(AdminHooks hooks)
@@ -257,6 +283,37 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
                       const absl::Status joined = fairway::Join(hooks_, caller, *request, response);
                       access_.Record(caller, Verb::kJoin, "worker " + caller.worker, joined);
                       return joined;
+                    });
+  }
+
+  grpc::ServerUnaryReactor* ListCertificates(grpc::CallbackServerContext* context,
+                                             const v1::ListCertificatesRequest* request,
+                                             v1::ListCertificatesResponse* response) override {
+    return OnTokens(context, "fairway.v1.Admin.ListCertificates",
+                    [this, request, response](const Caller&) {
+                      return fairway::ListCertificates(*hooks_.issuer, request->after(), response);
+                    });
+  }
+
+  grpc::ServerUnaryReactor* RevokeCertificates(grpc::CallbackServerContext* context,
+                                               const v1::RevokeCertificatesRequest* request,
+                                               v1::RevokeCertificatesResponse* response) override {
+    return OnTokens(context, "fairway.v1.Admin.RevokeCertificates",
+                    [this, request, response](const Caller& caller) {
+                      const auto revoked = hooks_.issuer->Revoke(request->worker());
+                      access_.Record(caller, Verb::kRevokeCertificates,
+                                     "worker " + BoundedText(request->worker(), 200),
+                                     revoked.status());
+                      if (revoked.status().code() == absl::StatusCode::kInvalidArgument)
+                        return revoked.status();
+                      if (revoked.ok()) {
+                        response->set_certificates(revoked->certificates);
+                        response->set_tokens(revoked->tokens);
+                      }
+                      hooks_.loop->Post("revoke certificates", [this, worker = request->worker()] {
+                        hooks_.end_worker(worker, "its certificate was revoked by an admin");
+                      });
+                      return revoked.status();
                     });
   }
 

@@ -26,6 +26,8 @@ struct AdminHooks {
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
   // Called in the loop; answers as WorkerHub::RestartExecutor does.
   std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
+  // Called in the loop: ends all connections of a worker.
+  std::function<void(const std::string& worker, const std::string& why)> end_worker;
   std::function<void()> shutdown;  // called in the loop, once the answer has been made
   std::string log_dir;             // empty: there are no logs
   Gate* gate = nullptr;            // keeps the tokens; nullptr: there are none

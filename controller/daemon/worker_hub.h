@@ -83,6 +83,9 @@ class WorkerHub {
   // Removes the record of an executor. Does nothing while it is up.
   void Forget(ExecutorId executor);
 
+  // Ends all connections of the worker. Its executor is lost, as if its host had died.
+  void EndWorker(const std::string& worker, const std::string& why);
+
   // Tells all workers that the cluster ends.
   void StopWorkers(const std::string& reason);
 

@@ -57,9 +57,9 @@ struct WorkerHubOptions {
   // Calls the first on another thread, and then the second in the loop: parses large messages.
   // Empty: the loop parses all.
   std::function<void(std::function<void()>, std::function<void()>)> off_loop;
-  // Makes the next certificate of the worker, for its request (PKCS #10, PEM), and calls `done` in
-  // the loop, perhaps at once. Empty: nobody does.
-  std::function<void(const std::string& worker, std::string request,
+  // Makes the next certificate of the worker, which has shown the one with this hash, for its
+  // request (PKCS #10, PEM), and calls `done` in the loop, perhaps at once. Empty: nobody does.
+  std::function<void(const std::string& worker, const CertificateHash& shown, std::string request,
                      std::function<void(absl::StatusOr<IssuedCertificate>)> done)>
       renew;
 };

@@ -3,6 +3,8 @@
 
 import datetime
 import json
+import shutil
+import signal
 import subprocess
 
 import pytest
@@ -125,3 +127,59 @@ def test_a_worker_renews_over_a_change_of_the_ca_and_gets_all_of_them(cluster):
     assert (joined / "ca.pem").read_text() == new + old
     cluster.work("w1", joined)
     cluster.controller.wait("islands up: 2")
+
+
+def listed(cluster, worker):
+    """Of the certificates of a worker, whether each counts."""
+    said = json.loads(cluster.do("certificate", "list", "-o", "json").stdout)["certificates"]
+    return [one["revoked_s"] == "0" for one in said if one["worker"] == worker]
+
+
+def test_revoking_ends_a_workers_connections_and_keeps_it_out(plain):
+    """Also one whose certificate `fairway issue` has made, and over kill -9 of the controller."""
+    cluster = plain
+    joined = cluster.join("w0")
+    issued = cluster.folder / "w1"
+    assert run("fairway", "issue", "w1", "--from", str(cluster.directory), "--to", str(issued)).returncode == 0
+    workers = {"w0": cluster.work("w0", joined), "w1": cluster.work("w1", issued)}
+    cluster.controller.wait("islands up: 2")
+    assert listed(cluster, "w0") == [True] and listed(cluster, "w1") == []
+    for name, known in (("w0", 1), ("w1", 0)):
+        revoked = cluster.do("certificate", "revoke", name)
+        assert revoked.stdout.startswith(f"no certificate of worker {name} counts any more: {known} of this controller")
+        wait_for(lambda name=name: not executor_up(cluster, name), "the executor's loss", seconds=5)
+        # Its daemon is told, and ends.
+        wait_for(lambda name=name: workers[name].process.poll() == 4, "the worker's end")
+        assert "its certificate was revoked by an admin" in workers[name].said("ends with code 4", "supervisor")
+    assert listed(cluster, "w0") == [False]
+    for again in (False, True):
+        if again:
+            cluster.controller.process.send_signal(signal.SIGKILL)
+            cluster.controller.process.wait()
+            cluster.start()
+        for name, files in (("w0", joined), ("w1", issued)):
+            back = cluster.work(name, files)
+            cluster.controller.wait(f"the certificate of worker {name} was revoked on")
+            assert not executor_up(cluster, name)
+            back.stop()
+    # An admin lets it come back.
+    shutil.rmtree(joined)
+    cluster.join("w0")
+    cluster.work("w0", joined)
+    cluster.controller.wait("islands up: 1")
+    assert sorted(listed(cluster, "w0")) == [False, True]
+    said = [(line["verb"], line["object"], line["code"]) for line in cluster.audit("admin")
+            if line["verb"] == "revoke certificates"]
+    assert said == [("revoke certificates", "worker w0", "OK"), ("revoke certificates", "worker w1", "OK")]
+
+
+@pytest.mark.parametrize("words, fault", [
+    ([], "which verb?"),
+    (["make"], "no verb 'make'"),
+    (["revoke"], "expected `fairway certificate revoke NAME`"),
+    (["list", "-o", "xml"], "--output must be text or json, not 'xml'"),
+])
+def test_wrong_words_are_one_line(words, fault):
+    done = run("fairway", "certificate", *words)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and fault in done.stderr

@@ -252,6 +252,8 @@ MAY = {
     ADMIN + "ListTokens": {"admin"},
     ADMIN + "RevokeToken": {"admin"},
     ADMIN + "Join": {"worker"},
+    ADMIN + "ListCertificates": {"admin"},
+    ADMIN + "RevokeCertificates": {"admin"},
     "/fairway.v1.Client/Session": {"user"},
     "/fairway.v1.Callbacks/Serve": {"user"},
     IFRT + "GetVersion": {"user"},
@@ -452,13 +454,15 @@ def test_a_worker_joins_by_a_token_which_works_once(cluster, tmp_path):
     assert f"127.0.0.1:{cluster.link}" in words
     for name in ("ca.pem", "worker.pem", "worker.key"):
         assert (tmp_path / "w7" / name).stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "w7" / "worker.key.joining").exists()
     words = [word.replace("w7/", f"{tmp_path}/w7/") for word in words]
     cluster.daemons.append(Daemon(tmp_path / "w7.log", *words, "--island=i", "--runtime=host", "--devices=2"))
     cluster.controller.wait("islands up: 1")
     again = join(line.replace("--to w7", "--to again"), tmp_path)
     assert again.returncode == 1 and "was used as often as it may be" in again.stderr
     assert not (tmp_path / "again" / "worker.key").exists()
-    assert [entry["object"] for entry in cluster.audit("admin")] == ["make token 2, role worker of name w7", "worker w7"]
+    assert [(entry["object"], entry["code"]) for entry in cluster.audit("admin")] == [
+        ("make token 2, role worker of name w7", "OK"), ("worker w7", "OK"), ("worker w7", "FAILED_PRECONDITION")]
     # Also in the next process.
     for daemon in reversed(cluster.daemons):
         daemon.stop()
@@ -466,6 +470,22 @@ def test_a_worker_joins_by_a_token_which_works_once(cluster, tmp_path):
     port = line.split()[2]
     again = join(line.replace("--to w7", "--to again").replace(port, f"127.0.0.1:{cluster.port}"), tmp_path)
     assert again.returncode == 1 and "was used as often as it may be" in again.stderr
+
+
+def test_a_join_whose_answer_is_lost_is_repeated_with_the_same_line(cluster, tmp_path):
+    """The worker's host cannot write what it got, and then it can: the token has counted once."""
+    line = cluster.do("token", "create", "--worker=w7").stdout
+    (tmp_path / "w7" / "worker.pem").mkdir(parents=True)
+    (tmp_path / "w7").chmod(0o700)
+    failed = join(line, tmp_path)
+    assert failed.returncode == 1 and "cannot write w7/worker.pem" in failed.stderr
+    stolen = join(line.replace("--to w7", "--to another"), tmp_path)
+    assert stolen.returncode == 1 and "was used as often as it may be, by others" in stolen.stderr
+    (tmp_path / "w7" / "worker.pem").rmdir()
+    done = join(line, tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(cluster.do("certificate", "list", "-o", "json").stdout)["certificates"]
+    assert [(one["worker"], one["token"], one["revoked_s"]) for one in listed] == [("w7", "2", "0")]
 
 
 def test_who_joins_believes_the_ca_of_that_hash_only_and_sends_no_token_elsewhere(cluster, tmp_path):

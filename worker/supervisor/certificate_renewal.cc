@@ -52,7 +52,7 @@ void CertificateRenewal::Ask(const CertificateFacts& present) {
       Ended(Error(absl::StatusCode::kDeadlineExceeded,
                   "the controller has not answered within {} s", kAnswerTimeout.count() / 1000));
   });
-  auto made = MakeRequest();
+  auto made = MakeRequest(key_);
   if (!made.ok()) return Ended(made.status());
   request_ = std::move(made->request);
   key_ = std::move(made->key);
@@ -106,7 +106,6 @@ void CertificateRenewal::OnMessage(const v1::FromController& message) {
 void CertificateRenewal::Ended(const absl::Status& status) {
   if (!asking_) return;
   asking_ = waiting_ = false;
-  key_.clear();
   // Posted, because this may be a callback of the link itself.
   if (link_ != nullptr)
     loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
@@ -114,6 +113,7 @@ void CertificateRenewal::Ended(const absl::Status& status) {
   const auto now = now_();
   if (status.ok()) {
     failures_ = 0;
+    key_.clear();
     refusal_.clear();
     not_before_ = now + kUntilSeen;
     spdlog::info("TLS: the certificate of worker {} is renewed: {}", tls_->subject().name,

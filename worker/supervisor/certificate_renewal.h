@@ -36,7 +36,7 @@ class CertificateRenewal {
 
  private:
   void Look();
-  // A new key, and the question that goes with it.
+  // Makes a key, unless the one before has not come to a certificate, and asks.
   void Ask(const CertificateFacts& present);
   void OnConnected(absl::StatusOr<std::unique_ptr<Link>> link);
   void OnMessage(const v1::FromController& message);
@@ -52,7 +52,7 @@ class CertificateRenewal {
   bool waiting_ = false;      // and no answer has come
   CertificateFacts present_;  // what it is to replace
   std::string request_;
-  std::string key_;
+  std::string key_;  // of the latest request, until its certificate is in the files
   std::shared_ptr<Link> link_;
   int failures_ = 0;                                    // since the last success
   std::string refusal_;                                 // of the controller, that the log has had
