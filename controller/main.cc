@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -440,6 +441,11 @@ absl::Status Controller::Start() {
                tls != nullptr ? "by TLS, for those who show a token"
                               : "in plain text, for this user and root",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
+  const auto made_by_init = std::filesystem::path(flags_.tls.ca).parent_path();
+  if (!flags_.tls_ca_key.empty() && std::filesystem::exists(made_by_init / "admin.token")) {
+    spdlog::info("next, a token for each worker: fairway token create --worker NAME --from {}",
+                 made_by_init.string());
+  }
   Notify(fmt::format(
       R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",
       grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port()));

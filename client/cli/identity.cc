@@ -2,6 +2,8 @@
 #include "client/cli/identity.h"
 
 #include <fcntl.h>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,15 +18,18 @@
 #include <string>
 #include <vector>
 
+#include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_split.h>
 
 #include "base/config.h"
 #include "base/host.h"
 #include "client/cli/admin_client.h"
+#include "client/cli/default_plugin.h"
 #include "client/cli/process.h"
 #include "client/cli/reach.h"
 #include "identity/certificates.h"
 #include "identity/join.h"
+#include "identity/plain_text.h"
 #include "identity/private_file.h"
 #include "identity/renewal.h"
 #include "identity/tls_probe.h"
@@ -107,7 +112,8 @@ std::vector<std::string> WithOwn(std::vector<std::string> hosts) {
   return hosts;
 }
 
-absl::Status Init(const std::string& directory, int days, const std::vector<std::string>& hosts) {
+absl::Status Init(const std::string& directory, int days, const std::string& bind,
+                  const std::vector<std::string>& hosts) {
   for (const char* const name : {"ca.key", "ca.pem", "controller.pem", "controller.key",
                                  "fairway.toml", "admin.token", "data"}) {
     if (std::filesystem::exists(fmt::format("{}/{}", directory, name))) {
@@ -124,10 +130,10 @@ absl::Status Init(const std::string& directory, int days, const std::vector<std:
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(directory));
   const std::string here = std::filesystem::absolute(directory).lexically_normal().string();
   const std::string settings = fmt::format(
-      "[controller]\ntls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
+      "[controller]\n{1}tls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
       "tls-key = '{0}/controller.key'\ndata-directory = '{0}/data'\n"
       "tls-ca-key = '{0}/ca.key'\n",
-      here);
+      here, bind.empty() ? "" : fmt::format("bind = '{}'\n", bind));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/ca.pem", ca.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.pem", controller.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.key", controller.key));
@@ -199,34 +205,31 @@ absl::StatusOr<v1::JoinResponse> Join(Reach reach, const std::string& hash, cons
 }  // namespace
 
 int RunInit(int argc, const char* const* argv) {
-  std::string directory;
+  std::string directory, bind;
   std::vector<std::string> hosts;
   int days = 365;
   Config config("fairway init",
                 "Makes the CA of a cluster, its controller's certificate, and an admin's token.");
   config.Positional("DIRECTORY", &directory, "A new directory for them");
+  config.Flag("bind", &bind, "IP address at which the controller is to listen; in its settings");
   config.Flag("days", &days,
               "Days for which the controller's certificate is valid, and the token counts");
   config.Flag("host", &hosts, kHostHelp);
   config.Check([&] {
-    return directory.empty() ? InvalidArgument("expected `fairway init DIRECTORY`")
-                             : CheckDays(days);
+    if (directory.empty()) return InvalidArgument("expected `fairway init DIRECTORY`");
+    if (!bind.empty() && !IsAddress(bind))
+      return InvalidArgument("--bind is '{}', not an IP address", bind);
+    return CheckDays(days);
   });
   if (const auto code = config.Parse(argc, argv)) return *code;
-  if (const absl::Status status = Init(directory, days, WithOwn(hosts)); !status.ok())
+  if (const absl::Status status = Init(directory, days, bind, WithOwn(hosts)); !status.ok())
     return Fail("init", status);
   fmt::print(
       "{0} has the CA of a new cluster. Whoever reads {0}/ca.key can pass for any of its daemons: "
-      "keep it safe. {0}/admin.token is an admin's token.\nNext, start the controller:\n"
-      "  fairway-controller --config {0}/fairway.toml --bind ADDRESS\n"
-      "for each worker a token, by which it joins (or a certificate: fairway issue NAME --from "
-      "{0}):\n"
-      "  fairway token create --worker NAME --controller ADDRESS --tls-ca {0}/ca.pem --token-file "
-      "{0}/admin.token\n"
-      "and for each client a token:\n"
-      "  fairway token create --role user --tenant NAME --to NAME.token --controller ADDRESS "
-      "--tls-ca {0}/ca.pem --token-file {0}/admin.token\n",
-      directory);
+      "keep it safe. {0}/admin.token is an admin's token.\n"
+      "Next, start the controller, whose log says what follows:\n"
+      "  fairway-controller --config {0}/fairway.toml{1}\n",
+      directory, bind.empty() ? " --bind ADDRESS" : "");
   return 0;
 }
 
@@ -275,9 +278,48 @@ int RunIssue(int argc, const char* const* argv) {
   return 0;
 }
 
+namespace {
+
+// The address of this host from which it reaches that one; empty: it does not.
+std::string AddressTowards(const std::string& host, int port) {
+  addrinfo* found = nullptr;
+  const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return "";
+  const absl::Cleanup free = [found] { ::freeaddrinfo(found); };
+  const OwnedFd socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  char text[NI_MAXHOST] = "";
+  // Nothing is sent.
+  if (socket.get() < 0 || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      ::getsockname(socket.get(), address, &size) != 0 ||
+      ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
+  return text;
+}
+
+// A settings file for the worker, unless there is one.
+absl::Status WriteSettings(const std::string& directory, const v1::JoinResponse& joined,
+                           const std::string& host, const std::string& plugin) {
+  const std::string path = directory + "/fairway.toml";
+  if (std::filesystem::exists(path)) return absl::OkStatus();
+  const TlsFiles files = FilesIn(std::filesystem::absolute(directory).lexically_normal().string());
+  const std::string own = AddressTowards(host, joined.link_port());
+  std::string text = fmt::format(
+      "[worker]\nname = '{0}'\ncontroller = '{1}'\ntls-ca = '{2}'\ntls-certificate = '{3}'\n"
+      "tls-key = '{4}'\n",
+      joined.worker(), HostPort(host, joined.link_port()), files.ca, files.certificate, files.key);
+  if (!own.empty()) text += fmt::format("data-bind = '{}'\n", HostPort(own, 0));
+  if (!plugin.empty()) text += fmt::format("plugin = '{}'\n", plugin);
+  return WritePrivate(path, text);
+}
+
+}  // namespace
+
 int RunJoin(int argc, const char* const* argv) {
   Reach reach;
-  std::string controller, hash, to;
+  std::string controller, hash, to, plugin;
   Config config("fairway join",
                 "Gets a certificate for a worker on this host, by a token (`fairway token create "
                 "--worker`). The key is made here, and stays here.");
@@ -287,6 +329,10 @@ int RunJoin(int argc, const char* const* argv) {
               "Several, with commas: one of these");
   config.Flag("token-file", &reach.token_file, "File that has the token, or /dev/stdin");
   config.Flag("to", &to, "A directory for what the worker needs");
+  config.Flag("plugin", &plugin,
+              "Path of the PJRT plugin, for the worker's settings; default: xla-cpu-pjrt of the "
+              "Python environment");
+  config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Check([&] {
     return controller.empty() || hash.empty() || reach.token_file.empty() || to.empty()
                ? InvalidArgument(
@@ -299,11 +345,17 @@ int RunJoin(int argc, const char* const* argv) {
   const auto joined = Join(reach, hash, to);
   if (!joined.ok()) return Fail("join", joined.status());
   const std::string host = SplitHostPort(*ControllerAddress(controller))->first;
+  if (const absl::Status written =
+          WriteSettings(to, *joined, host, plugin.empty() ? DefaultPlugin() : plugin);
+      !written.ok())
+    return Fail("join", written);
   fmt::print(
-      "{0} has what worker {1} needs, for 30 days. Start it:\n"
-      "  fairway-worker --name {1} --controller {2} --data-bind ADDRESS:0 --tls-ca {0}/ca.pem "
-      "--tls-certificate {0}/worker.pem --tls-key {0}/worker.key\n",
-      to, joined->worker(), HostPort(host, joined->link_port()));
+      "{0} has what worker {1} needs. It renews its certificate by itself. Start it, unless the "
+      "line you typed does so (its settings are in {0}/fairway.toml):\n"
+      "  fairway-worker --config {0}/fairway.toml\n"
+      "Next, for each client a token, where `fairway init` was typed:\n"
+      "  fairway token create --role user --tenant NAME --from cluster\n",
+      to, joined->worker());
   return 0;
 }
 

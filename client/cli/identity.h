@@ -14,7 +14,8 @@ int RunInit(int argc, const char* const* argv);
 // to its host. Replaces the worker's certificate if it has one.
 int RunIssue(int argc, const char* const* argv);
 
-// `fairway join CONTROLLER`: gets a worker's certificate from the controller, by a token.
+// `fairway join CONTROLLER`: gets a worker's certificate from the controller, by a token, and
+// writes a settings file for the worker.
 int RunJoin(int argc, const char* const* argv);
 
 }  // namespace fairway
