@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,7 @@
 #include "controller/native/grpc_service.h"
 #include "identity/certificates.h"
 #include "identity/gate.h"
+#include "identity/issuer.h"
 #include "identity/plain_text.h"
 #include "identity/tls_flags.h"
 #include "transport/http_server.h"
@@ -55,6 +57,7 @@ constexpr int kExitPortInUse = 5;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 constexpr std::chrono::milliseconds kExpiryPeriod{1000};
 constexpr int kMostLaunchesAhead = 1024;
+constexpr size_t kMostRenewing = 64;  // renewals that wait for the disk
 
 // What the controller holds for all sessions, of all kinds together (docs/design/0059-shares.md).
 // Whoever gives one kind more gives all of them as much.
@@ -85,6 +88,7 @@ struct Flags {
   std::string log_dir;
   std::string data_directory;
   std::string tls_ca_key;
+  std::chrono::milliseconds worker_certificate_life{std::chrono::hours(30 * 24)};
   TlsFiles tls;
   int life_fd = -1;
   int notify_fd = -1;
@@ -150,6 +154,9 @@ void DeclareFlags(Config& config, Flags* flags) {
   config.Flag("tls-ca-key", &flags->tls_ca_key,
               "PEM file of the key of the first CA in --tls-ca: workers may join by a token "
               "(`fairway token create --worker`); without it they cannot");
+  config.Flag("worker-certificate-life", &flags->worker_certificate_life,
+              "How long the certificates of workers are valid that this controller signs; a worker "
+              "renews its own when two thirds have passed");
   config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Flag("notify-fd", &flags->notify_fd,
               "Write end of a pipe that gets one line of JSON per event");
@@ -189,6 +196,8 @@ absl::Status CheckFlags(const Flags& flags) {
     return InvalidArgument("--launches-ahead is {}, not 1 to {}", flags.launches_ahead,
                            kMostLaunchesAhead);
   }
+  if (flags.worker_certificate_life < std::chrono::seconds(10))
+    return InvalidArgument("--worker-certificate-life must be at least 10s");
   const bool tls = !flags.tls.certificate.empty();
   if (tls && flags.data_directory.empty()) {
     return InvalidArgument(
@@ -248,6 +257,10 @@ class Controller {
   AdminHooks Hooks();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
+  using Renewed = std::function<void(absl::StatusOr<IssuedCertificate>)>;
+  // Makes the next certificate of a worker that has shown its present one.
+  void Renew(const std::string& worker, const CertificateHash& shown, std::string request,
+             Renewed done);
   // Ends what was opened with tokens that have expired, again and again.
   void EndExpired();
   void OnIslands(size_t up);
@@ -262,7 +275,9 @@ class Controller {
   const Flags& flags_ = settings_.flags;
   // The members below use the loop and the pool.
   EventLoop loop_;
-  std::unique_ptr<Gate> gate_;  // nullptr: no certificates, and so no tokens
+  std::unique_ptr<Gate> gate_;             // nullptr: no certificates, and so no tokens
+  std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
+  std::unique_ptr<Issuer> issuer_;
   BlockingPool disk_{"fairway-disk", 1};
   BlockingPool tokens_{"fairway-tokens", 1};
   std::unique_ptr<ControllerShell> shell_;
@@ -312,6 +327,9 @@ AdminHooks Controller::Hooks() {
   hooks.restart_executor = [this](const std::string& worker) {
     return shell_->RestartExecutor(worker, "it was ended by `fairway restart`");
   };
+  hooks.end_worker = [this](const std::string& worker, const std::string& why) {
+    shell_->EndWorker(worker, why);
+  };
   hooks.shutdown = [this] {
     shell_->StopWorkers("the cluster is taken down");
     End("told to end the cluster", 0);
@@ -319,8 +337,7 @@ AdminHooks Controller::Hooks() {
   hooks.log_dir = flags_.log_dir;
   hooks.gate = gate_.get();
   hooks.tokens = &tokens_;
-  hooks.ca = flags_.tls.ca;
-  hooks.ca_key = flags_.tls_ca_key;
+  hooks.issuer = issuer_.get();
   hooks.link_port = shell_->link_port();
   return hooks;
 }
@@ -369,10 +386,22 @@ absl::Status Controller::Start() {
     auto gate = Gate::Open(flags_.data_directory);
     if (!gate.ok()) return Annotate(gate.status(), "--data-directory");
     gate_ = *std::move(gate);
+    FAIRWAY_ASSIGN_OR_RETURN(
+        issuer_,
+        Issuer::Open(gate_.get(), &tls->revocations(),
+                     {flags_.tls.ca, flags_.tls_ca_key,
+                      std::chrono::floor<std::chrono::seconds>(flags_.worker_certificate_life)}));
+    identity_ = tls;
     EndExpired();
   }
-  FAIRWAY_ASSIGN_OR_RETURN(shell_,
-                           ControllerShell::Start(loop_, OptionsOf(flags_, spool, memory, tls)));
+  ControllerOptions options = OptionsOf(flags_, spool, memory, tls);
+  if (issuer_ != nullptr) {
+    options.renew = [this](const std::string& worker, const CertificateHash& shown,
+                           std::string request, Renewed done) {
+      Renew(worker, shown, std::move(request), std::move(done));
+    };
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, std::move(options)));
 
   auto http = HttpServer::Listen(
       loop_, flags_.bind, flags_.http_port,
@@ -412,6 +441,11 @@ absl::Status Controller::Start() {
                tls != nullptr ? "by TLS, for those who show a token"
                               : "in plain text, for this user and root",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
+  const auto made_by_init = std::filesystem::path(flags_.tls.ca).parent_path();
+  if (!flags_.tls_ca_key.empty() && std::filesystem::exists(made_by_init / "admin.token")) {
+    spdlog::info("next, a token for each worker: fairway token create --worker NAME --from {}",
+                 made_by_init.string());
+  }
   Notify(fmt::format(
       R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",
       grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port()));
@@ -454,6 +488,26 @@ HttpAnswer Controller::OnHttp(const HttpRequest& request) {
                 fmt::format("Fairway controller {}: /healthz /readyz /metrics\n", FAIRWAY_VERSION)};
   }
   return {.status = 404, .body = "not found: there are /healthz, /readyz and /metrics\n"};
+}
+
+void Controller::Renew(const std::string& worker, const CertificateHash& shown, std::string request,
+                       Renewed done) {
+  if (tokens_.pending() >= kMostRenewing) {
+    return done(Error(absl::StatusCode::kResourceExhausted,
+                      "{} others wait for the controller's disk, and no more may; try again",
+                      kMostRenewing));
+  }
+  // Workers take turns with each other, and with those who have tokens.
+  const uint64_t owner = std::hash<std::string>()(worker) | 1ULL << 63;
+  tokens_.Run(
+      [this, worker, shown, request = std::move(request), done = std::move(done)]() mutable {
+        auto made = issuer_->Renew(worker, shown, request);
+        gate_->Record({}, Verb::kJoin, "renew the certificate of worker " + worker, made.status());
+        loop_.Post("renewed", [done = std::move(done), made = std::move(made)]() mutable {
+          done(std::move(made));
+        });
+      },
+      owner);
 }
 
 void Controller::EndExpired() {

@@ -32,6 +32,8 @@ constexpr Rule RuleOf(Verb verb) {
       return {kOperators, Whose::kNone};
     case Verb::kSeeTokens:
     case Verb::kChangeTokens:
+    case Verb::kSeeCertificates:
+    case Verb::kRevokeCertificates:
       return {kAdmins, Whose::kNone};
     case Verb::kOpenSession:
     case Verb::kNegotiate:
@@ -59,6 +61,8 @@ constexpr Method kMethods[] = {
     {"fairway.v1.Admin.ListTokens", Verb::kSeeTokens},
     {"fairway.v1.Admin.RevokeToken", Verb::kChangeTokens},
     {"fairway.v1.Admin.Join", Verb::kJoin},
+    {"fairway.v1.Admin.ListCertificates", Verb::kSeeCertificates},
+    {"fairway.v1.Admin.RevokeCertificates", Verb::kRevokeCertificates},
     {"fairway.v1.Client.Session", Verb::kOpenSession},
     {"fairway.v1.Callbacks.Serve", Verb::kUseSession},
     {"xla.ifrt.proxy.GrpcIfrtService.GetVersion", Verb::kNegotiate},
@@ -99,6 +103,10 @@ std::string_view Described(Verb verb) {
       return "read metrics";
     case Verb::kJoin:
       return "join as a worker";
+    case Verb::kSeeCertificates:
+      return "list certificates";
+    case Verb::kRevokeCertificates:
+      return "revoke certificates";
   }
   return "";
 }

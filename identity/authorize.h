@@ -26,11 +26,15 @@ enum class Verb : uint8_t {
   kUseSession,    // bytes and callbacks that go beside a session's stream
   kReadMetrics,
   kJoin,  // get a worker's certificate
+  kSeeCertificates,
+  kRevokeCertificates,
 };
-inline constexpr std::array kVerbs = {Verb::kSeeStatus,   Verb::kReadLogs,  Verb::kRestartExecutor,
-                                      Verb::kEndCluster,  Verb::kSeeTokens, Verb::kChangeTokens,
-                                      Verb::kOpenSession, Verb::kNegotiate, Verb::kUseSession,
-                                      Verb::kReadMetrics, Verb::kJoin};
+inline constexpr std::array kVerbs = {
+    Verb::kSeeStatus,         Verb::kReadLogs,  Verb::kRestartExecutor,
+    Verb::kEndCluster,        Verb::kSeeTokens, Verb::kChangeTokens,
+    Verb::kOpenSession,       Verb::kNegotiate, Verb::kUseSession,
+    Verb::kReadMetrics,       Verb::kJoin,      Verb::kSeeCertificates,
+    Verb::kRevokeCertificates};
 
 // Whose the object is that the verb is about.
 enum class Whose : uint8_t {

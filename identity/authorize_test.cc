@@ -14,16 +14,27 @@ using enum Verb;
 
 // All that is allowed, written down a second time: of whose objects, by whom.
 const std::set<std::tuple<Verb, Whose, TokenRole>> kAllowed = {
-    {kSeeStatus, Whose::kNone, kAdmin},       {kSeeStatus, Whose::kNone, kOperator},
-    {kSeeStatus, Whose::kNone, kUser},        {kSeeStatus, Whose::kNone, kViewer},
-    {kReadLogs, Whose::kNone, kAdmin},        {kReadLogs, Whose::kNone, kOperator},
-    {kRestartExecutor, Whose::kNone, kAdmin}, {kRestartExecutor, Whose::kNone, kOperator},
-    {kEndCluster, Whose::kNone, kAdmin},      {kEndCluster, Whose::kNone, kOperator},
-    {kSeeTokens, Whose::kNone, kAdmin},       {kChangeTokens, Whose::kNone, kAdmin},
-    {kOpenSession, Whose::kNone, kUser},      {kNegotiate, Whose::kNone, kUser},
-    {kUseSession, Whose::kOwn, kUser},        {kReadMetrics, Whose::kNone, kAdmin},
-    {kReadMetrics, Whose::kNone, kOperator},  {kReadMetrics, Whose::kNone, kViewer},
+    {kSeeStatus, Whose::kNone, kAdmin},
+    {kSeeStatus, Whose::kNone, kOperator},
+    {kSeeStatus, Whose::kNone, kUser},
+    {kSeeStatus, Whose::kNone, kViewer},
+    {kReadLogs, Whose::kNone, kAdmin},
+    {kReadLogs, Whose::kNone, kOperator},
+    {kRestartExecutor, Whose::kNone, kAdmin},
+    {kRestartExecutor, Whose::kNone, kOperator},
+    {kEndCluster, Whose::kNone, kAdmin},
+    {kEndCluster, Whose::kNone, kOperator},
+    {kSeeTokens, Whose::kNone, kAdmin},
+    {kChangeTokens, Whose::kNone, kAdmin},
+    {kOpenSession, Whose::kNone, kUser},
+    {kNegotiate, Whose::kNone, kUser},
+    {kUseSession, Whose::kOwn, kUser},
+    {kReadMetrics, Whose::kNone, kAdmin},
+    {kReadMetrics, Whose::kNone, kOperator},
+    {kReadMetrics, Whose::kNone, kViewer},
     {kJoin, Whose::kNone, kWorker},
+    {kSeeCertificates, Whose::kNone, kAdmin},
+    {kRevokeCertificates, Whose::kNone, kAdmin},
 };
 
 TEST(AuthorizeTest, WhatIsNotAllowedIsRefused) {

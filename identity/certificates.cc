@@ -19,7 +19,6 @@ namespace {
 constexpr std::string_view kController = "fairway://controller";
 constexpr std::string_view kWorker = "fairway://worker/";
 constexpr size_t kLongestName = 128;
-constexpr std::chrono::hours kBegan{1};
 
 absl::Status Failed(std::string_view what) {
   return Error(absl::StatusCode::kInternal, "cannot {}: {}", what, TakeOpenSslError());
@@ -45,7 +44,7 @@ CertificatePtr Blank(EVP_PKEY* key, const std::string& common_name, std::chrono:
   BIGNUM* number = BN_bin2bn(serial, sizeof serial, nullptr);
   BN_to_ASN1_INTEGER(number, X509_get_serialNumber(out.get()));
   BN_free(number);
-  X509_gmtime_adj(X509_getm_notBefore(out.get()), -std::chrono::seconds(kBegan).count());
+  X509_gmtime_adj(X509_getm_notBefore(out.get()), -std::chrono::seconds(kBeganBefore).count());
   X509_gmtime_adj(X509_getm_notAfter(out.get()), lifetime.count());
   X509_NAME* name = X509_get_subject_name(out.get());
   const auto* text = reinterpret_cast<const unsigned char*>(common_name.c_str());
@@ -120,6 +119,22 @@ absl::StatusOr<Certified> MakeAuthority(std::chrono::seconds lifetime) {
       X509_sign(made.get(), key.get(), EVP_sha256()) > 0;
   if (!right) return Failed("make the CA's certificate");
   return ToPem(made.get(), key.get());
+}
+
+absl::StatusOr<CertificateFacts> FactsOf(std::string_view certificate) {
+  const CertificatePtr read = ReadCertificate(certificate);
+  if (read == nullptr) return InvalidArgument("it is no certificate (PEM)");
+  CertificateFacts out;
+  BIGNUM* const number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(read.get()), nullptr);
+  char* const digits = BN_bn2hex(number);
+  out.serial = digits;
+  OPENSSL_free(digits);
+  BN_free(number);
+  X509_digest(read.get(), EVP_sha256(), out.hash.data(), nullptr);
+  out.key = KeyHash(X509_get0_pubkey(read.get()));
+  out.begin = TimeOf(X509_get0_notBefore(read.get()));
+  out.end = TimeOf(X509_get0_notAfter(read.get()));
+  return out;
 }
 
 std::vector<std::string> HostsOf(std::string_view certificate) {

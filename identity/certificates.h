@@ -7,6 +7,7 @@
 #ifndef FAIRWAY_IDENTITY_CERTIFICATES_H_
 #define FAIRWAY_IDENTITY_CERTIFICATES_H_
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -41,16 +42,36 @@ struct Certified {
   std::string key;
 };
 
+// A certificate whose key is elsewhere, and all CAs of its cluster; each as PEM.
+struct IssuedCertificate {
+  std::string certificate;
+  std::string authorities;
+};
+
 // Makes a CA for one cluster. It may sign daemons' certificates only, no other CA's.
 absl::StatusOr<Certified> MakeAuthority(std::chrono::seconds lifetime);
-// Makes a daemon's key and its certificate, which `authority` signs. It begins an hour ago, for
-// clocks that differ. `hosts`: names and addresses by which web clients ask for it; daemons and
-// Fairway's clients look at none. INVALID_ARGUMENT: `authority` is no CA with its key, or one of
-// `hosts` is neither.
+// Certificates begin an hour before they are made, for clocks that differ.
+inline constexpr std::chrono::hours kBeganBefore{1};
+// Makes a daemon's key and its certificate, which `authority` signs. `hosts`: names and addresses
+// by which web clients ask for it; daemons and Fairway's clients look at none. INVALID_ARGUMENT:
+// `authority` is no CA with its key, or one of `hosts` is neither.
 absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,
                                           std::chrono::seconds lifetime,
                                           const std::vector<std::string>& hosts = {});
-// Those of a certificate (PEM); empty: it has none, or is none.
+// SHA-256 of a certificate's bytes (DER), or of its public key's.
+using CertificateHash = std::array<uint8_t, 32>;
+
+// What is recorded of a certificate.
+struct CertificateFacts {
+  std::string serial;  // hexadecimal digits
+  CertificateHash hash{};
+  CertificateHash key{};             // of its public key
+  std::chrono::sys_seconds begin{};  // it is valid from then on,
+  std::chrono::sys_seconds end{};    // until then
+};
+// INVALID_ARGUMENT: the text (PEM) is no certificate.
+absl::StatusOr<CertificateFacts> FactsOf(std::string_view certificate);
+// The hosts of a certificate (PEM); empty: it has none, or is none.
 std::vector<std::string> HostsOf(std::string_view certificate);
 
 }  // namespace fairway

@@ -225,13 +225,23 @@ absl::Status Gate::Check(int64_t token) {
   return Counts(token);
 }
 
-absl::Status Gate::Use(int64_t id) {
+absl::Status Gate::Use(int64_t id, const std::function<absl::Status()>& count) {
   const std::lock_guard writing(writing_);
   FAIRWAY_RETURN_IF_ERROR(Check(id));
-  FAIRWAY_RETURN_IF_ERROR(store_->Use(id));
+  FAIRWAY_RETURN_IF_ERROR(count());
   const std::lock_guard lock(mu_);
   if (const auto found = tokens_.find(id); found != tokens_.end()) --found->second.record.uses;
   return absl::OkStatus();
+}
+
+std::vector<TokenRecord> Gate::TokensOfWorker(const std::string& worker) {
+  const std::lock_guard lock(mu_);
+  std::vector<TokenRecord> out;
+  for (const auto& [id, kept] : tokens_) {
+    if (kept.record.role == TokenRole::kWorker && kept.record.worker == worker && Counts(id).ok())
+      out.push_back(kept.record);
+  }
+  return out;
 }
 
 std::vector<TokenRecord> Gate::List(int64_t after, size_t most) {

@@ -91,8 +91,12 @@ class Gate {
   // Counts at once, and ends the token's open calls. RESOURCE_EXHAUSTED or UNAVAILABLE: the same,
   // but it could not be written down, so that the token would count again in the next process.
   absl::Status Revoke(int64_t id);
-  // Counts a use of the token. Errors: those of Check and TokenStore::Use.
-  absl::Status Use(int64_t id);
+  // Counts a use of the token; `count` does so in the store. Errors: those of Check and `count`.
+  absl::Status Use(int64_t id, const std::function<absl::Status()>& count);
+  // Those by which this worker may join, and may still.
+  std::vector<TokenRecord> TokensOfWorker(const std::string& worker);
+  // Where the tokens are, for what is kept beside them.
+  const std::shared_ptr<Database>& database() const { return store_->database(); }
   // The tokens with ids above `after`, in their order; `most` at most. Does not block.
   std::vector<TokenRecord> List(int64_t after, size_t most);
 

@@ -43,8 +43,8 @@ absl::StatusOr<KeyPtr> KeyOf(std::string_view pem) {
 
 }  // namespace
 
-absl::StatusOr<CertificateRequest> MakeRequest() {
-  const KeyPtr key(EVP_EC_gen("P-256"));
+absl::StatusOr<CertificateRequest> MakeRequest(std::string_view of) {
+  const KeyPtr key = of.empty() ? KeyPtr(EVP_EC_gen("P-256")) : ReadKey(of);
   const RequestPtr request(X509_REQ_new());
   const BioPtr first(BIO_new(BIO_s_mem()));
   const BioPtr second(BIO_new(BIO_s_mem()));
@@ -61,7 +61,7 @@ absl::StatusOr<CertificateRequest> MakeRequest() {
 }
 
 absl::StatusOr<std::string> Certify(const Certified& authority, std::string_view request,
-                                    const Subject& subject, std::chrono::hours lifetime) {
+                                    const Subject& subject, std::chrono::seconds lifetime) {
   FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, KeyOf(request));
   // A certificate as any other, for a key that is thrown away; then it gets the request's.
   FAIRWAY_ASSIGN_OR_RETURN(const Certified made, MakeCertificate(authority, subject, lifetime));
@@ -75,6 +75,11 @@ absl::StatusOr<std::string> Certify(const Certified& authority, std::string_view
                  TakeOpenSslError());
   }
   return PemOf(out.get());
+}
+
+absl::StatusOr<CertificateHash> KeyOfRequest(std::string_view request) {
+  FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, KeyOf(request));
+  return KeyHash(key.get());
 }
 
 std::vector<std::string> CertificateHashes(std::string_view pem) {

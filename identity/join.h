@@ -13,20 +13,22 @@
 
 namespace fairway {
 
-inline constexpr std::chrono::hours kJoinedFor{30 * 24};
-
-// A new key, and a request for a certificate that is signed with it (PKCS #10); each as PEM.
+// A key, and a request for a certificate that is signed with it (PKCS #10); each as PEM.
 struct CertificateRequest {
   std::string request;
   std::string key;
 };
-absl::StatusOr<CertificateRequest> MakeRequest();
+// Empty: a new key.
+absl::StatusOr<CertificateRequest> MakeRequest(std::string_view key = {});
 
 // Returns the certificate (PEM) of `subject` for the key of `request`; nothing else of the request
 // counts. INVALID_ARGUMENT: it is no request, is not signed with its key, or its key is not ECDSA
 // on P-256; or `authority` is no CA with its key.
 absl::StatusOr<std::string> Certify(const Certified& authority, std::string_view request,
-                                    const Subject& subject, std::chrono::hours lifetime);
+                                    const Subject& subject, std::chrono::seconds lifetime);
+
+// Of the request's key. INVALID_ARGUMENT: as Certify.
+absl::StatusOr<CertificateHash> KeyOfRequest(std::string_view request);
 
 // "sha256:" and 64 hexadecimal digits for each certificate in the text (PEM), in its order.
 std::vector<std::string> CertificateHashes(std::string_view pem);

@@ -46,6 +46,22 @@ std::string TimeText(const ASN1_TIME* time) {
                      parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
+std::chrono::sys_seconds TimeOf(const ASN1_TIME* time) {
+  std::tm parts{};
+  if (time == nullptr || ASN1_TIME_to_tm(time, &parts) != 1) return {};
+  return std::chrono::sys_seconds(std::chrono::seconds(::timegm(&parts)));
+}
+
+std::array<uint8_t, 32> KeyHash(EVP_PKEY* key) {
+  std::array<uint8_t, 32> out{};
+  unsigned char* bytes = nullptr;
+  const int size = i2d_PUBKEY(key, &bytes);
+  if (size > 0)
+    EVP_Digest(bytes, static_cast<size_t>(size), out.data(), nullptr, EVP_sha256(), nullptr);
+  OPENSSL_free(bytes);
+  return out;
+}
+
 std::string HashText(X509* certificate) {
   unsigned char hash[EVP_MAX_MD_SIZE];
   unsigned size = 0;

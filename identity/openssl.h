@@ -10,6 +10,9 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
+#include <array>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,6 +44,11 @@ std::string PemOf(BIO* memory);
 
 // "2026-11-27 14:07:25 UTC".
 std::string TimeText(const ASN1_TIME* time);
+
+std::chrono::sys_seconds TimeOf(const ASN1_TIME* time);
+
+// SHA-256 of a public key (DER).
+std::array<uint8_t, 32> KeyHash(EVP_PKEY* key);
 
 // "sha256:" and 64 hexadecimal digits, of the certificate's bytes (DER).
 std::string HashText(X509* certificate);

@@ -70,6 +70,12 @@ absl::StatusOr<KeyPtr> ReadPrivateKey(const std::string& path) {
   return key;
 }
 
+// Where the key of the certificate is.
+absl::StatusOr<std::string> FileOfKey(const TlsFiles& files) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string pem, ReadPem(files.certificate));
+  return ReadKey(pem) != nullptr ? files.certificate : files.key;
+}
+
 // Which daemon the certificate names.
 absl::StatusOr<Subject> SubjectOf(X509* certificate) {
   const GeneralNamesPtr names(static_cast<GENERAL_NAMES*>(
@@ -215,7 +221,8 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
                                                                             Role role) {
   FAIRWAY_ASSIGN_OR_RETURN(const auto authorities, ReadCertificates(files.ca));
   FAIRWAY_ASSIGN_OR_RETURN(auto chain, ReadCertificates(files.certificate));
-  FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, ReadPrivateKey(files.key));
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string key_file, FileOfKey(files));
+  FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, ReadPrivateKey(key_file));
   X509* const own = chain.front().get();
   auto out = std::make_unique<Loaded>();
   out->context.reset(SSL_CTX_new(TLS_method()));
@@ -246,7 +253,7 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
     return InvalidArgument("{}: cannot be used: {}", files.certificate, TakeOpenSslError());
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
     TakeOpenSslError();
-    return InvalidArgument("{}: is not the key of the certificate in {}", files.key,
+    return InvalidArgument("{}: is not the key of the certificate in {}", key_file,
                            files.certificate);
   }
   for (size_t i = 1; i < chain.size(); ++i) SSL_CTX_add1_chain_cert(context, chain[i].get());
@@ -360,7 +367,7 @@ std::string ExpiryWarning(std::string_view certificate, std::chrono::system_cloc
   };
   const int64_t left = seconds(present.get());
   if (left <= 0 || left >= int64_t{30} * 86400 ||
-      3 * left >= seconds(X509_get0_notBefore(read.get())))
+      4 * left >= seconds(X509_get0_notBefore(read.get())))
     return "";
   return fmt::format("expires on {}, in {}: replace it before (`fairway issue`)", TimeText(end),
                      Seconds(0, static_cast<int>(left)));
@@ -395,6 +402,13 @@ absl::StatusOr<Subject> PeerOf(ssl_st* connection) {
   if (certificate == nullptr)
     return Error(absl::StatusCode::kPermissionDenied, "it has shown no certificate");
   return SubjectOf(certificate);
+}
+
+CertificateHash HashOfPeer(ssl_st* connection) {
+  CertificateHash out{};
+  if (X509* const certificate = SSL_get0_peer_certificate(connection))
+    X509_digest(certificate, EVP_sha256(), out.data(), nullptr);
+  return out;
 }
 
 std::string HandshakeFault(ssl_st* connection, const std::string& error) {

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "identity/certificates.h"
+#include "identity/revocations.h"
 
 // Of OpenSSL: SSL_CTX and SSL.
 struct ssl_ctx_st;
@@ -27,7 +28,9 @@ namespace fairway {
 struct TlsFiles {
   std::string ca;           // certificates of those who may sign peers' certificates
   std::string certificate;  // this process's, and then those between it and the CA, if there are
-  std::string key;          // of the certificate; without passphrase, and its owner's alone
+  // Of the certificate; without passphrase, and its owner's alone. Not read if the certificate's
+  // own file has a key, as after a renewal: then one step replaces both.
+  std::string key;
 };
 
 // What gRPC takes: texts in PEM, and the count of the changes that led to them.
@@ -52,6 +55,10 @@ class TlsIdentity {
 
   // Who this process is.
   Subject subject() const;
+  const TlsFiles& files() const { return files_; }
+
+  // Of workers; each handshake asks it.
+  Revocations& revocations() { return revocations_; }
 
   // For the next connection, of either side.
   std::shared_ptr<ssl_ctx_st> Context();
@@ -69,6 +76,7 @@ class TlsIdentity {
   void TakeChanges();
   void WarnOfExpiry(std::chrono::steady_clock::time_point now);
 
+  Revocations revocations_;
   const TlsFiles files_;
   const Role role_;
   mutable std::mutex mu_;
@@ -83,7 +91,7 @@ class TlsIdentity {
 };
 
 // What the log says of a certificate (PEM) that will expire soon: less than 30 days are left, and
-// less than a third of its time. Empty: that is not so, or it has expired.
+// less than a quarter of its time. Empty: that is not so, or it has expired.
 std::string ExpiryWarning(std::string_view certificate, std::chrono::system_clock::time_point now);
 
 // The certificates in the PEM file of a client, of the CAs that may sign the controller's.
@@ -97,6 +105,9 @@ absl::StatusOr<std::shared_ptr<ssl_ctx_st>> ClientContext(const std::string& aut
 
 // Who the peer is, after the handshake. PERMISSION_DENIED: its certificate names no daemon.
 absl::StatusOr<Subject> PeerOf(ssl_st* connection);
+
+// Of the peer's certificate, after PeerOf.
+CertificateHash HashOfPeer(ssl_st* connection);
 
 // How HandshakeFault begins if the peer speaks no TLS.
 inline constexpr std::string_view kNoTls = "the other end does not speak TLS";

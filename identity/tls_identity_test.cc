@@ -185,8 +185,8 @@ TEST_F(TlsLog, ACertificateThatExpiresSoonIsToldOfWithoutAnyConnection) {
     return ExpiryWarning(made.certificate, std::chrono::system_clock::now() + since);
   };
   EXPECT_EQ(after(hours(0)), "");
-  EXPECT_EQ(after(hours(15)), "");
-  EXPECT_THAT(after(hours(16)), testing::AllOf(testing::StartsWith("expires on "),
+  EXPECT_EQ(after(hours(17)), "");
+  EXPECT_THAT(after(hours(18)), testing::AllOf(testing::StartsWith("expires on "),
                                                HasSubstr(": replace it before (`fairway issue`)")));
   EXPECT_THAT(after(hours(19)), HasSubstr("in 5 hours"));
   EXPECT_EQ(after(hours(25)), "");
@@ -196,7 +196,7 @@ TEST_F(TlsLog, ACertificateThatExpiresSoonIsToldOfWithoutAnyConnection) {
   };
   EXPECT_EQ(in_a_year(334), "");
   EXPECT_THAT(in_a_year(336), HasSubstr("in 29 days"));
-  const TlsFiles soon = files_.Files(kWorker, std::chrono::minutes(20));
+  const TlsFiles soon = files_.Files(kWorker, std::chrono::minutes(15));
   const auto identity = *TlsIdentity::Load(soon, Role::kWorker);
   identity->Context();
   EXPECT_TRUE(Says("TLS: " + soon.certificate + " expires on "));

@@ -14,6 +14,8 @@
 #include <memory>
 #include <string_view>
 
+#include <fmt/ranges.h>
+
 #include "base/host.h"
 #include "identity/openssl.h"
 #include "identity/tls_identity.h"
@@ -140,8 +142,9 @@ absl::Status ProbeController(const std::string& address, const std::string& auth
   return verdict;
 }
 
-absl::StatusOr<std::string> FetchAuthority(const std::string& address, const std::string& hash,
-                                           std::chrono::milliseconds timeout) {
+absl::StatusOr<std::string> FetchAuthorities(const std::string& address,
+                                             const std::vector<std::string>& hashes,
+                                             std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   FAIRWAY_ASSIGN_OR_RETURN(const auto place, SplitHostPort(address));
   FAIRWAY_ASSIGN_OR_RETURN(const auto context, ClientContext(""));
@@ -156,17 +159,19 @@ absl::StatusOr<std::string> FetchAuthority(const std::string& address, const std
   if (SSL_is_init_finished(connection.get()) == 0)
     return Error(absl::StatusCode::kUnavailable, "the server at {} does not speak TLS", address);
   const STACK_OF(X509)* const shown = SSL_get_peer_cert_chain(connection.get());
+  const BioPtr out(BIO_new(BIO_s_mem()));
   for (int i = 0; i < sk_X509_num(shown); ++i) {
     X509* const certificate = sk_X509_value(shown, i);
-    if (X509_check_ca(certificate) != 1 || HashText(certificate) != hash) continue;
-    const BioPtr out(BIO_new(BIO_s_mem()));
-    PEM_write_bio_X509(out.get(), certificate);
-    return PemOf(out.get());
+    if (X509_check_ca(certificate) == 1 &&
+        std::ranges::find(hashes, HashText(certificate)) != hashes.end())
+      PEM_write_bio_X509(out.get(), certificate);
   }
+  std::string found = PemOf(out.get());
+  if (!found.empty()) return found;
   return Error(absl::StatusCode::kPermissionDenied,
                "the server at {} shows no CA with the hash {}: it is of another cluster, or it is "
                "somebody who pretends to be this one",
-               address, hash);
+               address, fmt::join(hashes, " or "));
 }
 
 }  // namespace fairway

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -16,12 +17,13 @@ namespace fairway {
 absl::Status ProbeController(const std::string& address, const std::string& authorities,
                              std::chrono::milliseconds timeout);
 
-// Returns the certificate (PEM) of the CA that has this hash (CertificateHashes, in join.h), as the
-// controller at `address` shows it; for a client that does not know the CA yet. Nothing else of the
-// controller is believed, and nothing is told to it. UNAVAILABLE: nobody speaks TLS there.
-// PERMISSION_DENIED: who does shows no such CA.
-absl::StatusOr<std::string> FetchAuthority(const std::string& address, const std::string& hash,
-                                           std::chrono::milliseconds timeout);
+// Returns the certificates (PEM) of the CAs that have one of these hashes (CertificateHashes, in
+// join.h), as the controller at `address` shows them; for a client that does not know the CAs yet.
+// Nothing else of the controller is believed, and nothing is told to it. UNAVAILABLE: nobody speaks
+// TLS there. PERMISSION_DENIED: who does shows no such CA.
+absl::StatusOr<std::string> FetchAuthorities(const std::string& address,
+                                             const std::vector<std::string>& hashes,
+                                             std::chrono::milliseconds timeout);
 
 }  // namespace fairway
 

@@ -135,12 +135,6 @@ absl::Status CheckToken(const TokenRecord& token, std::chrono::sys_seconds now) 
     return Error(kCode, "token {} expired on {}; ask an admin for another (`fairway token create`)",
                  token.id, TimeText(token.expires));
   }
-  if (token.uses == 0) {
-    return Error(kCode,
-                 "token {} was used as often as it may be; ask an admin for another "
-                 "(`fairway token create`)",
-                 token.id);
-  }
   return absl::OkStatus();
 }
 

@@ -53,7 +53,8 @@ struct TokenRecord {
   std::chrono::sys_seconds revoked{};  // the epoch: it is not
 };
 
-// Why the token counts no longer, with what to do; OK: it counts at `now`.
+// Why the token counts no longer, with what to do; OK: it counts at `now`. One without a use left
+// counts, too: whoever has joined by it may ask once more for what it got.
 absl::Status CheckToken(const TokenRecord& token, std::chrono::sys_seconds now);
 
 // "2026-11-27 14:07:25 UTC".

@@ -5,8 +5,8 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -15,6 +15,8 @@
 struct sqlite3;
 
 namespace fairway {
+
+class Database;
 
 // What a new token is to be.
 struct TokenSpec {
@@ -46,9 +48,9 @@ class TokenStore {
   // version of this program, or something else, has written its files. RESOURCE_EXHAUSTED: the disk
   // is full. UNAVAILABLE: the directory cannot be used; the text says why.
   static absl::StatusOr<std::unique_ptr<TokenStore>> Open(const std::string& directory);
-  ~TokenStore();
-  TokenStore(const TokenStore&) = delete;
-  TokenStore& operator=(const TokenStore&) = delete;
+
+  // For what is kept beside the tokens.
+  const std::shared_ptr<Database>& database() const { return database_; }
 
   struct Kept {
     TokenRecord record;
@@ -66,19 +68,16 @@ class TokenStore {
   // A token that is revoked stays as it is. NOT_FOUND: there is no such token. RESOURCE_EXHAUSTED:
   // the disk is full.
   absl::Status Revoke(int64_t id, std::chrono::sys_seconds now);
-  // Counts a use of the token. FAILED_PRECONDITION: it has none left, was revoked, or is not there.
-  // RESOURCE_EXHAUSTED: the disk is full.
-  absl::Status Use(int64_t id);
 
  private:
-  TokenStore() = default;
-  // The tables, as this version wants them.
-  absl::Status Prepare(const std::string& path);
+  explicit TokenStore(std::shared_ptr<Database> database) : database_(std::move(database)) {}
 
-  int lock_ = -1;  // a file that this process alone has locked
-  std::mutex mu_;
-  sqlite3* database_ = nullptr;  // guarded by mu_
+  const std::shared_ptr<Database> database_;
 };
+
+// Counts a use of the token; the database's mutex is held. FAILED_PRECONDITION: it has none left,
+// was revoked, or is not there. RESOURCE_EXHAUSTED: the disk is full.
+absl::Status UseToken(sqlite3* database, int64_t id);
 
 }  // namespace fairway
 

@@ -65,6 +65,9 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
                               *use_.peer == Role::kController ? "controller" : "worker"),
                   absl::StatusCode::kPermissionDenied);
     }
+    const absl::Status counts =
+        use_.identity->revocations().Check(*peer, HashOfPeer(stream_->native_handle()));
+    if (!counts.ok()) return Fail(Text(counts), counts.code());
     std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer)));
   }
 

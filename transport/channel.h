@@ -33,7 +33,9 @@ class Channel {
   Channel(StreamSocket socket) : plain_(std::move(socket)) {}  // NOLINT: is one
   // `tls` has shaken hands with `peer`; nullopt: with anybody.
   Channel(std::unique_ptr<TlsStream> tls, std::optional<Subject> peer)
-      : tls_(std::move(tls)), peer_(std::move(peer)) {}
+      : tls_(std::move(tls)),
+        peer_(std::move(peer)),
+        certificate_(peer_ ? HashOfPeer(tls_->native_handle()) : CertificateHash{}) {}
 
   template <typename Buffer, typename Handler>
   void ReadSome(const Buffer& buffer, Handler handler) {
@@ -67,6 +69,8 @@ class Channel {
   bool secure() const { return tls_ != nullptr; }
   // Which daemon the peer is; nullopt: nobody knows, since it was not asked for a certificate.
   const std::optional<Subject>& peer() const { return peer_; }
+  // That it has shown, if the peer is known.
+  const CertificateHash& certificate() const { return certificate_; }
 
  private:
   // The record that ends the stream. Asio's shutdown would fail once the peer sends something, and
@@ -76,6 +80,7 @@ class Channel {
   std::unique_ptr<TlsStream> tls_;     // or
   std::optional<StreamSocket> plain_;  // this
   std::optional<Subject> peer_;
+  CertificateHash certificate_{};
 };
 
 enum class TlsSide { kClient, kServer };

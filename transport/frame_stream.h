@@ -61,6 +61,7 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   const std::string& peer() const { return peer_; }
   // Who the peer is; nullopt: nobody knows, since there is no TLS.
   const std::optional<Subject>& subject() const { return channel_.peer(); }
+  const CertificateHash& certificate() const { return channel_.certificate(); }
   bool closed() const { return closed_; }
   // The bytes taken from NextFrame and not yet written.
   size_t batch_bytes() const { return batch_bytes_; }

@@ -130,6 +130,7 @@ class SocketLink final : public Link {
   void Close() override { stream_->End(); }
   std::string peer() const override { return stream_->peer(); }
   std::optional<Subject> subject() const override { return stream_->subject(); }
+  CertificateHash certificate() const override { return stream_->certificate(); }
   void WatchHost() override { stream_->WatchHost(kHostSilence); }
   void LimitFrames(size_t bytes) override { stream_->set_max_payload(bytes); }
 

@@ -59,6 +59,8 @@ class Link {
   virtual std::string peer() const = 0;  // "127.0.0.1:4711", for messages
   // Who the peer has proved to be; nullopt: nobody asked, since there is no TLS.
   virtual std::optional<Subject> subject() const { return std::nullopt; }
+  // The certificate that it has shown for that.
+  virtual CertificateHash certificate() const { return {}; }
   // From now on the link closes with DEADLINE_EXCEEDED if the peer's host has acknowledged nothing
   // for kHostSilence. The kernels of both hosts watch this, so a stopped or busy process does not
   // count as a silent host, unless its socket is full. Use it for links that carry next to nothing,

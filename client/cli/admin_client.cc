@@ -192,6 +192,37 @@ absl::Status AdminClient::RevokeToken(int64_t id) {
   return state_->ToStatus(state_->stub->RevokeToken(&context, request, &response));
 }
 
+absl::StatusOr<v1::ListCertificatesResponse> AdminClient::ListCertificates() {
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
+  v1::ListCertificatesResponse all;
+  v1::ListCertificatesRequest request;
+  for (bool more = true; more;) {
+    grpc::ClientContext context;
+    context.set_deadline(AnswerDeadline());
+    v1::ListCertificatesResponse part;
+    FAIRWAY_RETURN_IF_ERROR(
+        state_->ToStatus(state_->stub->ListCertificates(&context, request, &part)));
+    more = part.more() && part.certificates_size() > 0;
+    if (more) request.set_after(part.certificates(part.certificates_size() - 1).id());
+    all.MergeFrom(part);
+  }
+  all.clear_more();
+  return all;
+}
+
+absl::StatusOr<v1::RevokeCertificatesResponse> AdminClient::RevokeCertificates(
+    const std::string& worker) {
+  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
+  grpc::ClientContext context;
+  context.set_deadline(AnswerDeadline());
+  v1::RevokeCertificatesRequest request;
+  request.set_worker(worker);
+  v1::RevokeCertificatesResponse response;
+  FAIRWAY_RETURN_IF_ERROR(
+      state_->ToStatus(state_->stub->RevokeCertificates(&context, request, &response)));
+  return response;
+}
+
 absl::StatusOr<v1::JoinResponse> AdminClient::Join(const v1::JoinRequest& request) {
   FAIRWAY_RETURN_IF_ERROR(state_->wrong);
   grpc::ClientContext context;

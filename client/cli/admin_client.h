@@ -36,6 +36,8 @@ class AdminClient {
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::ListTokensResponse> ListTokens();  // all of them
   absl::Status RevokeToken(int64_t id);
+  absl::StatusOr<v1::ListCertificatesResponse> ListCertificates();  // all of them
+  absl::StatusOr<v1::RevokeCertificatesResponse> RevokeCertificates(const std::string& worker);
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
 
  private:

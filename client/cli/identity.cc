@@ -2,6 +2,8 @@
 #include "client/cli/identity.h"
 
 #include <fcntl.h>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,13 +18,20 @@
 #include <string>
 #include <vector>
 
+#include <absl/cleanup/cleanup.h>
+#include <absl/strings/str_split.h>
+
 #include "base/config.h"
 #include "base/host.h"
 #include "client/cli/admin_client.h"
+#include "client/cli/default_plugin.h"
 #include "client/cli/process.h"
 #include "client/cli/reach.h"
 #include "identity/certificates.h"
 #include "identity/join.h"
+#include "identity/plain_text.h"
+#include "identity/private_file.h"
+#include "identity/renewal.h"
 #include "identity/tls_probe.h"
 #include "identity/token.h"
 #include "identity/token_store.h"
@@ -103,7 +112,8 @@ std::vector<std::string> WithOwn(std::vector<std::string> hosts) {
   return hosts;
 }
 
-absl::Status Init(const std::string& directory, int days, const std::vector<std::string>& hosts) {
+absl::Status Init(const std::string& directory, int days, const std::string& bind,
+                  const std::vector<std::string>& hosts) {
   for (const char* const name : {"ca.key", "ca.pem", "controller.pem", "controller.key",
                                  "fairway.toml", "admin.token", "data"}) {
     if (std::filesystem::exists(fmt::format("{}/{}", directory, name))) {
@@ -120,10 +130,10 @@ absl::Status Init(const std::string& directory, int days, const std::vector<std:
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(directory));
   const std::string here = std::filesystem::absolute(directory).lexically_normal().string();
   const std::string settings = fmt::format(
-      "[controller]\ntls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
+      "[controller]\n{1}tls-ca = '{0}/ca.pem'\ntls-certificate = '{0}/controller.pem'\n"
       "tls-key = '{0}/controller.key'\ndata-directory = '{0}/data'\n"
       "tls-ca-key = '{0}/ca.key'\n",
-      here);
+      here, bind.empty() ? "" : fmt::format("bind = '{}'\n", bind));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/ca.pem", ca.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.pem", controller.certificate));
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(directory + "/controller.key", controller.key));
@@ -146,80 +156,80 @@ absl::Status Issue(const Subject& subject, const std::string& from, const std::s
   if (!made.ok()) return Annotate(made.status(), from);
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
   const std::string daemon = to + (subject.role == Role::kController ? "/controller" : "/worker");
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/ca.pem", ca.certificate));
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(daemon + ".pem", made->certificate));
-  return WritePrivate(daemon + ".key", made->key);
+  return ReplaceFiles({to + "/ca.pem", daemon + ".pem", daemon + ".key"}, subject, *made,
+                      ca.certificate);
+}
+
+// Where a worker's files are in the directory that was made for it.
+TlsFiles FilesIn(const std::string& directory) {
+  return {directory + "/ca.pem", directory + "/worker.pem", directory + "/worker.key"};
+}
+
+// Of a join that has not ended.
+std::string KeptKey(const std::string& directory) { return directory + "/worker.key.joining"; }
+
+// The key is kept until the certificate is there: if the answer is lost, whoever asks again with
+// the same token and key gets the same certificate.
+absl::StatusOr<CertificateRequest> RequestIn(const std::string& directory) {
+  const std::string path = KeptKey(directory);
+  if (std::filesystem::exists(path)) {
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string key, ReadKeyFile(path));
+    return MakeRequest(key);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(CertificateRequest made, MakeRequest());
+  FAIRWAY_RETURN_IF_ERROR(WritePrivate(path, made.key));
+  return made;
 }
 
 // Writes ca.pem, worker.pem and worker.key into `to`.
 absl::StatusOr<v1::JoinResponse> Join(Reach reach, const std::string& hash, const std::string& to) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::string address, ControllerAddress(reach.controller));
-  FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, FetchAuthority(address, hash, kJoinTimeout));
-  FAIRWAY_ASSIGN_OR_RETURN(const CertificateRequest made, MakeRequest());
+  const std::vector<std::string> hashes = absl::StrSplit(hash, ',');
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, FetchAuthorities(address, hashes, kJoinTimeout));
   FAIRWAY_RETURN_IF_ERROR(MakePrivateDirectory(to));
-  reach.tls_ca = to + "/ca.pem";
+  FAIRWAY_ASSIGN_OR_RETURN(const CertificateRequest made, RequestIn(to));
+  const TemporaryFile believed(to + "/ca.pem.joining");
+  reach.tls_ca = believed.path;
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(reach.tls_ca, ca));
   v1::JoinRequest request;
   request.set_request(made.request);
   FAIRWAY_ASSIGN_OR_RETURN(v1::JoinResponse joined, AdminClient(reach).Join(request));
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.pem", joined.certificate()));
-  FAIRWAY_RETURN_IF_ERROR(WritePrivate(to + "/worker.key", made.key));
+  // An older controller sends none.
+  const std::string& authorities = joined.authorities().empty() ? ca : joined.authorities();
+  FAIRWAY_RETURN_IF_ERROR(ReplaceFiles(FilesIn(to), {Role::kWorker, joined.worker()},
+                                       {joined.certificate(), made.key}, authorities));
+  ::unlink(KeptKey(to).c_str());
   return joined;
 }
 
 }  // namespace
 
-absl::Status WritePrivate(const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
-  const auto failed = [&] {
-    const absl::Status status =
-        Error(absl::StatusCode::kUnavailable, "cannot write {}: {}", path, std::strerror(errno));
-    ::unlink(fresh.c_str());
-    return status;
-  };
-  ::unlink(fresh.c_str());  // what an interrupted call left
-  const OwnedFd file(
-      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return failed();
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t put = ::write(file.get(), text.data() + at, text.size() - at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return failed();
-    at += static_cast<size_t>(put);
-  }
-  if (::fsync(file.get()) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) return failed();
-  return absl::OkStatus();
-}
-
 int RunInit(int argc, const char* const* argv) {
-  std::string directory;
+  std::string directory, bind;
   std::vector<std::string> hosts;
   int days = 365;
   Config config("fairway init",
                 "Makes the CA of a cluster, its controller's certificate, and an admin's token.");
   config.Positional("DIRECTORY", &directory, "A new directory for them");
+  config.Flag("bind", &bind, "IP address at which the controller is to listen; in its settings");
   config.Flag("days", &days,
               "Days for which the controller's certificate is valid, and the token counts");
   config.Flag("host", &hosts, kHostHelp);
   config.Check([&] {
-    return directory.empty() ? InvalidArgument("expected `fairway init DIRECTORY`")
-                             : CheckDays(days);
+    if (directory.empty()) return InvalidArgument("expected `fairway init DIRECTORY`");
+    if (!bind.empty() && !IsAddress(bind))
+      return InvalidArgument("--bind is '{}', not an IP address", bind);
+    return CheckDays(days);
   });
   if (const auto code = config.Parse(argc, argv)) return *code;
-  if (const absl::Status status = Init(directory, days, WithOwn(hosts)); !status.ok())
+  if (const absl::Status status = Init(directory, days, bind, WithOwn(hosts)); !status.ok())
     return Fail("init", status);
   fmt::print(
       "{0} has the CA of a new cluster. Whoever reads {0}/ca.key can pass for any of its daemons: "
-      "keep it safe. {0}/admin.token is an admin's token.\nNext, start the controller:\n"
-      "  fairway-controller --config {0}/fairway.toml --bind ADDRESS\n"
-      "for each worker a token, by which it joins (or a certificate: fairway issue NAME --from "
-      "{0}):\n"
-      "  fairway token create --worker NAME --controller ADDRESS --tls-ca {0}/ca.pem --token-file "
-      "{0}/admin.token\n"
-      "and for each client a token:\n"
-      "  fairway token create --role user --tenant NAME --to NAME.token --controller ADDRESS "
-      "--tls-ca {0}/ca.pem --token-file {0}/admin.token\n",
-      directory);
+      "keep it safe. {0}/admin.token is an admin's token.\n"
+      "Next, start the controller, whose log says what follows:\n"
+      "  fairway-controller --config {0}/fairway.toml{1}\n",
+      directory, bind.empty() ? " --bind ADDRESS" : "");
   return 0;
 }
 
@@ -268,17 +278,61 @@ int RunIssue(int argc, const char* const* argv) {
   return 0;
 }
 
+namespace {
+
+// The address of this host from which it reaches that one; empty: it does not.
+std::string AddressTowards(const std::string& host, int port) {
+  addrinfo* found = nullptr;
+  const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return "";
+  const absl::Cleanup free = [found] { ::freeaddrinfo(found); };
+  const OwnedFd socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  char text[NI_MAXHOST] = "";
+  // Nothing is sent.
+  if (socket.get() < 0 || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      ::getsockname(socket.get(), address, &size) != 0 ||
+      ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
+  return text;
+}
+
+// A settings file for the worker, unless there is one.
+absl::Status WriteSettings(const std::string& directory, const v1::JoinResponse& joined,
+                           const std::string& host, const std::string& plugin) {
+  const std::string path = directory + "/fairway.toml";
+  if (std::filesystem::exists(path)) return absl::OkStatus();
+  const TlsFiles files = FilesIn(std::filesystem::absolute(directory).lexically_normal().string());
+  const std::string own = AddressTowards(host, joined.link_port());
+  std::string text = fmt::format(
+      "[worker]\nname = '{0}'\ncontroller = '{1}'\ntls-ca = '{2}'\ntls-certificate = '{3}'\n"
+      "tls-key = '{4}'\n",
+      joined.worker(), HostPort(host, joined.link_port()), files.ca, files.certificate, files.key);
+  if (!own.empty()) text += fmt::format("data-bind = '{}'\n", HostPort(own, 0));
+  if (!plugin.empty()) text += fmt::format("plugin = '{}'\n", plugin);
+  return WritePrivate(path, text);
+}
+
+}  // namespace
+
 int RunJoin(int argc, const char* const* argv) {
   Reach reach;
-  std::string controller, hash, to;
+  std::string controller, hash, to, plugin;
   Config config("fairway join",
                 "Gets a certificate for a worker on this host, by a token (`fairway token create "
                 "--worker`). The key is made here, and stays here.");
   config.Positional("CONTROLLER", &controller, "The controller's HOST[:PORT]");
   config.Flag("ca-hash", &hash,
-              "sha256:DIGITS of the cluster's CA; the controller is believed if it shows that one");
+              "sha256:DIGITS of the cluster's CA; the controller is believed if it shows that one. "
+              "Several, with commas: one of these");
   config.Flag("token-file", &reach.token_file, "File that has the token, or /dev/stdin");
   config.Flag("to", &to, "A directory for what the worker needs");
+  config.Flag("plugin", &plugin,
+              "Path of the PJRT plugin, for the worker's settings; default: xla-cpu-pjrt of the "
+              "Python environment");
+  config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Check([&] {
     return controller.empty() || hash.empty() || reach.token_file.empty() || to.empty()
                ? InvalidArgument(
@@ -291,11 +345,17 @@ int RunJoin(int argc, const char* const* argv) {
   const auto joined = Join(reach, hash, to);
   if (!joined.ok()) return Fail("join", joined.status());
   const std::string host = SplitHostPort(*ControllerAddress(controller))->first;
+  if (const absl::Status written =
+          WriteSettings(to, *joined, host, plugin.empty() ? DefaultPlugin() : plugin);
+      !written.ok())
+    return Fail("join", written);
   fmt::print(
-      "{0} has what worker {1} needs, for 30 days. Start it:\n"
-      "  fairway-worker --name {1} --controller {2} --data-bind ADDRESS:0 --tls-ca {0}/ca.pem "
-      "--tls-certificate {0}/worker.pem --tls-key {0}/worker.key\n",
-      to, joined->worker(), HostPort(host, joined->link_port()));
+      "{0} has what worker {1} needs. It renews its certificate by itself. Start it, unless the "
+      "line you typed does so (its settings are in {0}/fairway.toml):\n"
+      "  fairway-worker --config {0}/fairway.toml\n"
+      "Next, for each client a token, where `fairway init` was typed:\n"
+      "  fairway token create --role user --tenant NAME --from cluster\n",
+      to, joined->worker());
   return 0;
 }
 

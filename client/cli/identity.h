@@ -4,10 +4,6 @@
 #ifndef FAIRWAY_CLIENT_CLI_IDENTITY_H_
 #define FAIRWAY_CLIENT_CLI_IDENTITY_H_
 
-#include <string>
-
-#include "base/status.h"
-
 namespace fairway {
 
 // `fairway init DIRECTORY`: makes a CA, the controller's certificate, its settings file, its data
@@ -18,12 +14,9 @@ int RunInit(int argc, const char* const* argv);
 // to its host. Replaces the worker's certificate if it has one.
 int RunIssue(int argc, const char* const* argv);
 
-// `fairway join CONTROLLER`: gets a worker's certificate from the controller, by a token.
+// `fairway join CONTROLLER`: gets a worker's certificate from the controller, by a token, and
+// writes a settings file for the worker.
 int RunJoin(int argc, const char* const* argv);
-
-// Writes a file that only its owner can reach, whole or not at all. A file that was there is
-// replaced.
-absl::Status WritePrivate(const std::string& path, const std::string& text);
 
 }  // namespace fairway
 

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "client/cli/admin_client.h"
+#include "client/cli/certificates.h"
 #include "client/cli/check_config.h"
 #include "client/cli/commands.h"
 #include "client/cli/gateway.h"
@@ -32,6 +33,7 @@ constexpr std::string_view kHelp =
     "  issue   make a daemon's certificate: fairway issue NAME --from DIRECTORY\n"
     "  join    get a worker's certificate by a token: fairway join CONTROLLER --to DIRECTORY\n"
     "  token   make, list or revoke clients' tokens: fairway token create --role ROLE\n"
+    "  certificate list or revoke workers' certificates: fairway certificate revoke NAME\n"
     "  gateway lets JAX use a controller with TLS; fairway.connect starts it\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
@@ -58,6 +60,7 @@ int main(int argc, char** argv) {
   if (command == "issue") return fairway::RunIssue(argc - 1, argv + 1);
   if (command == "join") return fairway::RunJoin(argc - 1, argv + 1);
   if (command == "token") return fairway::RunToken(argc - 1, argv + 1);
+  if (command == "certificate") return fairway::RunCertificate(argc - 1, argv + 1);
   if (command == "gateway") return fairway::RunGateway(argc - 1, argv + 1);
   if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
@@ -70,7 +73,7 @@ int main(int argc, char** argv) {
   } else {
     fmt::print(stderr,
                "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, init, "
-               "issue, join, token, gateway, bench; --help tells "
+               "issue, join, token, certificate, gateway, bench; --help tells "
                "more)\n",
                command);
   }

@@ -8,13 +8,17 @@
 #include <string>
 #include <utility>
 
+#include <fmt/ranges.h>
 #include <google/protobuf/util/json_util.h>
 
 #include "base/config.h"
+#include "base/host.h"
+#include "base/settings_file.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/identity.h"
 #include "client/cli/reach.h"
 #include "identity/join.h"
+#include "identity/private_file.h"
 #include "identity/tls_identity.h"
 #include "identity/token.h"
 #include "identity/token_store.h"
@@ -41,7 +45,7 @@ sys_seconds TimeOf(int64_t seconds) { return sys_seconds(std::chrono::seconds(se
 // What `fairway token create` was asked for.
 struct CreateFlags {
   Reach reach;
-  std::string role, tenant, worker, to, data_directory;
+  std::string role, tenant, worker, to, from, data_directory;
   std::string ttl;  // empty: as long as the role's usually live
   int64_t uses = 0;
 };
@@ -85,9 +89,51 @@ absl::StatusOr<std::string> JoinLine(const CreateFlags& flags, const Made& made)
   FAIRWAY_ASSIGN_OR_RETURN(const std::string ca, ReadAuthorities(flags.reach.tls_ca));
   const std::string line =
       fmt::format("fairway join {} --ca-hash {} --to {} --token-file", flags.reach.controller,
-                  CertificateHashes(ca).front(), flags.worker);
-  return flags.to.empty() ? fmt::format("{} /dev/stdin <<'END'\n{}\nEND\n", line, made.secret)
-                          : fmt::format("{} {}\n", line, flags.to);
+                  fmt::join(CertificateHashes(ca), ","), flags.worker);
+  const std::string start = fmt::format("fairway-worker --config {}/fairway.toml", flags.worker);
+  return flags.to.empty()
+             ? fmt::format("{} /dev/stdin <<'END' && {}\n{}\nEND\n", line, start, made.secret)
+             : fmt::format("{} {} && {}\n", line, flags.to, start);
+}
+
+// What has to be typed on the host of a client: it makes the files there.
+absl::StatusOr<std::string> ClientLines(const CreateFlags& flags, const Made& made) {
+  FAIRWAY_ASSIGN_OR_RETURN(std::string ca, ReadAuthorities(flags.reach.tls_ca));
+  if (!ca.ends_with('\n')) ca += '\n';
+  return fmt::format(
+      "(umask 077; cat > ca.pem) <<'END'\n{0}END\n"
+      "(umask 077; cat > {1}.token) <<'END'\n{2}\nEND\n"
+      "export FAIRWAY_CONTROLLER={3} FAIRWAY_TLS_CA=$PWD/ca.pem FAIRWAY_TOKEN_FILE=$PWD/{1}.token\n"
+      "# then: JAX_PLATFORMS=fairway,cpu python PROGRAM; or in it, before JAX is used:\n"
+      "# fairway.connect('{3}', tls_ca='ca.pem', token_file='{1}.token')\n",
+      ca, flags.tenant, made.secret, flags.reach.controller);
+}
+
+// Where the controller is, and what an admin needs, from the directory that `fairway init` made.
+absl::Status TakeFrom(CreateFlags& flags) {
+  if (flags.from.empty()) return absl::OkStatus();
+  if (flags.reach.tls_ca.empty()) flags.reach.tls_ca = flags.from + "/ca.pem";
+  if (flags.reach.token_file.empty()) flags.reach.token_file = flags.from + "/admin.token";
+  if (flags.reach.controller != Reach().controller) return absl::OkStatus();
+  std::string host = "127.0.0.1";
+  std::string port = "29000";
+  FAIRWAY_ASSIGN_OR_RETURN(const SettingsTables tables, ReadSettings(flags.from + "/fairway.toml"));
+  const auto controller = tables.find("controller");
+  if (controller == tables.end()) return absl::OkStatus();
+  for (const FileSetting& setting : controller->second) {
+    if (setting.values.size() != 1) continue;
+    if (setting.name == "bind") host = setting.values.front();
+    if (setting.name == "port") port = setting.values.front();
+  }
+  if (host == "0.0.0.0" || host == "::") {
+    return InvalidArgument(
+        "--from: the controller listens at all addresses of its host ({}); say by which others "
+        "reach it: --controller ADDRESS",
+        host);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(flags.reach.controller, ControllerAddress(host));
+  flags.reach.controller.replace(flags.reach.controller.rfind(':') + 1, std::string::npos, port);
+  return absl::OkStatus();
 }
 
 // Prints what was made, or writes it to the file that was asked for.
@@ -96,6 +142,9 @@ absl::Status Give(const CreateFlags& flags, const Made& made) {
   if (!flags.worker.empty() && !flags.reach.tls_ca.empty()) {
     FAIRWAY_ASSIGN_OR_RETURN(const std::string line, JoinLine(flags, made));
     fmt::print("{}", line);
+  } else if (flags.to.empty() && !flags.from.empty() && !flags.tenant.empty()) {
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string lines, ClientLines(flags, made));
+    fmt::print("{}", lines);
   } else if (flags.to.empty()) {
     fmt::print("{}\n", made.secret);
   }
@@ -119,6 +168,9 @@ int RunCreate(int argc, const char* const* argv) {
               "How long it counts: 10s, 45m, 12h, 30d; default: 30d, and a worker's 1h");
   config.Flag("uses", &flags.uses, "How often a worker may use it; 0: once");
   config.Flag("to", &flags.to, "A file for it, which its owner alone can read");
+  config.Flag("from", &flags.from,
+              "The directory that `fairway init` made: --controller, --tls-ca and --token-file are "
+              "what it says; prints what to type on the client's host");
   config.Flag("data-directory", &flags.data_directory,
               "The data directory of a controller that does not run: the token is made there, and "
               "no controller is asked");
@@ -126,6 +178,7 @@ int RunCreate(int argc, const char* const* argv) {
     if (!flags.worker.empty() && flags.role.empty()) flags.role = "worker";
     if (flags.ttl.empty()) flags.ttl = flags.worker.empty() ? "30d" : "1h";
     FAIRWAY_ASSIGN_OR_RETURN(lifetime, ParseLifetime(flags.ttl));
+    FAIRWAY_RETURN_IF_ERROR(TakeFrom(flags));
     return TokenRoleOf(flags.role).status();
   });
   if (const auto code = config.Parse(argc, argv)) return *code;

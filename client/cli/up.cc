@@ -2,7 +2,6 @@
 #include "client/cli/up.h"
 
 #include <fcntl.h>
-#include <glob.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -21,6 +20,7 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "client/cli/default_plugin.h"
 #include "client/cli/launcher.h"
 #include "client/cli/process.h"
 #include "identity/plain_text.h"
@@ -40,21 +40,6 @@ std::string StateRoot() {
   }
   const char* home = std::getenv("HOME");
   return std::string(home != nullptr ? home : "/tmp") + "/.local/state/fairway";
-}
-
-// The plugin in the repository's Python environment, beside this program's build; empty: there is
-// none. A wheel's command sets FAIRWAY_PJRT_PLUGIN (client/python/_fairway_command.py).
-std::string DefaultPlugin() {
-  const std::string pattern =
-      ProgramDirectory() +
-      "/../../../.venv/lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so";
-  std::string found;
-  glob_t result{};
-  if (::glob(pattern.c_str(), 0, nullptr, &result) == 0 && result.gl_pathc > 0) {
-    found = std::filesystem::canonical(result.gl_pathv[0]).string();
-  }
-  ::globfree(&result);
-  return found;
 }
 
 struct UpFlags {

@@ -33,6 +33,8 @@ const std::map<std::string, Allowed> kTable = {
     {"fairway.v1.Admin.ListTokens", {Whose::kNone, {kAdmin}}},
     {"fairway.v1.Admin.RevokeToken", {Whose::kNone, {kAdmin}}},
     {"fairway.v1.Admin.Join", {Whose::kNone, {kWorker}}},
+    {"fairway.v1.Admin.ListCertificates", XX},
+    {"fairway.v1.Admin.RevokeCertificates", XX},
     {"fairway.v1.Client.Session", {Whose::kNone, {kUser}}},
     {"fairway.v1.Callbacks.Serve", {Whose::kOwn, {kUser}}},
     {"xla.ifrt.proxy.GrpcIfrtService.GetVersion", {Whose::kNone, {kUser}}},

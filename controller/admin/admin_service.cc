@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <grpcpp/grpcpp.h>
 
 #include "base/utf8.h"
@@ -14,8 +15,7 @@
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
-#include "identity/join.h"
-#include "identity/tls_identity.h"
+#include "identity/issuer.h"
 
 namespace fairway {
 namespace {
@@ -108,19 +108,11 @@ absl::StatusOr<TokenSpec> SpecOf(const v1::CreateTokenRequest& request) {
   return spec;
 }
 
-absl::Status MayJoin(const AdminHooks& hooks, const std::string& worker) {
-  if (!hooks.ca_key.empty()) return absl::OkStatus();
-  return Error(absl::StatusCode::kFailedPrecondition,
-               "this controller has not the CA's key (--tls-ca-key), and can sign no certificate; "
-               "make one where the key is: fairway issue {}",
-               worker);
-}
-
 // The verbs of tokens, once the caller may.
 absl::Status CreateToken(const AdminHooks& hooks, const v1::CreateTokenRequest& request,
                          v1::CreateTokenResponse* response) {
   FAIRWAY_ASSIGN_OR_RETURN(const TokenSpec spec, SpecOf(request));
-  if (spec.role == TokenRole::kWorker) FAIRWAY_RETURN_IF_ERROR(MayJoin(hooks, spec.worker));
+  if (spec.role == TokenRole::kWorker) FAIRWAY_RETURN_IF_ERROR(hooks.issuer->MayIssue(spec.worker));
   FAIRWAY_ASSIGN_OR_RETURN(TokenStore::Made made, hooks.gate->Create(spec));
   *response->mutable_token() = ToProto(made.kept.record);
   response->set_secret(std::move(made.secret));
@@ -136,18 +128,11 @@ std::string ObjectOf(const v1::CreateTokenResponse& made) {
   return out;
 }
 
-// Signs first, so that a wrong request does not use the token up.
 absl::Status Join(const AdminHooks& hooks, const Caller& caller, const v1::JoinRequest& request,
                   v1::JoinResponse* response) {
-  FAIRWAY_RETURN_IF_ERROR(MayJoin(hooks, caller.worker));
-  Certified authority;
-  FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(hooks.ca));
-  FAIRWAY_ASSIGN_OR_RETURN(authority.key, ReadKeyFile(hooks.ca_key));
-  FAIRWAY_ASSIGN_OR_RETURN(
-      std::string certificate,
-      Certify(authority, request.request(), {Role::kWorker, caller.worker}, kJoinedFor));
-  FAIRWAY_RETURN_IF_ERROR(hooks.gate->Use(caller.token));
-  response->set_certificate(std::move(certificate));
+  FAIRWAY_ASSIGN_OR_RETURN(IssuedCertificate made, hooks.issuer->Join(caller, request.request()));
+  response->set_certificate(std::move(made.certificate));
+  response->set_authorities(std::move(made.authorities));
   response->set_worker(caller.worker);
   response->set_link_port(hooks.link_port);
   return absl::OkStatus();
@@ -158,6 +143,31 @@ void ListTokens(Gate& gate, int64_t after, v1::ListTokensResponse* response) {
     if (response->tokens_size() == kTokensOfAnAnswer) return response->set_more(true);
     *response->add_tokens() = ToProto(token);
   }
+}
+
+std::string HexOf(const CertificateHash& hash) {
+  return fmt::format("{:02x}", fmt::join(hash, ""));
+}
+
+absl::Status ListCertificates(Issuer& issuer, int64_t after,
+                              v1::ListCertificatesResponse* response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const auto records, issuer.List(after, kTokensOfAnAnswer + 1));
+  for (const CertificateRecord& record : records) {
+    if (response->certificates_size() == kTokensOfAnAnswer) {
+      response->set_more(true);
+      break;
+    }
+    v1::Certificate* const to = response->add_certificates();
+    to->set_id(record.id);
+    to->set_worker(record.worker);
+    to->set_serial(record.facts.serial);
+    to->set_sha256(HexOf(record.facts.hash));
+    to->set_issued_s(record.issued.time_since_epoch().count());
+    to->set_expires_s(record.facts.end.time_since_epoch().count());
+    to->set_revoked_s(record.revoked.time_since_epoch().count());
+    to->set_token(record.token);
+  }
+  return absl::OkStatus();
 }
 
 class Implementation final : public AdminService, private v1::Admin::CallbackService {
@@ -273,6 +283,37 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
                       const absl::Status joined = fairway::Join(hooks_, caller, *request, response);
                       access_.Record(caller, Verb::kJoin, "worker " + caller.worker, joined);
                       return joined;
+                    });
+  }
+
+  grpc::ServerUnaryReactor* ListCertificates(grpc::CallbackServerContext* context,
+                                             const v1::ListCertificatesRequest* request,
+                                             v1::ListCertificatesResponse* response) override {
+    return OnTokens(context, "fairway.v1.Admin.ListCertificates",
+                    [this, request, response](const Caller&) {
+                      return fairway::ListCertificates(*hooks_.issuer, request->after(), response);
+                    });
+  }
+
+  grpc::ServerUnaryReactor* RevokeCertificates(grpc::CallbackServerContext* context,
+                                               const v1::RevokeCertificatesRequest* request,
+                                               v1::RevokeCertificatesResponse* response) override {
+    return OnTokens(context, "fairway.v1.Admin.RevokeCertificates",
+                    [this, request, response](const Caller& caller) {
+                      const auto revoked = hooks_.issuer->Revoke(request->worker());
+                      access_.Record(caller, Verb::kRevokeCertificates,
+                                     "worker " + BoundedText(request->worker(), 200),
+                                     revoked.status());
+                      if (revoked.status().code() == absl::StatusCode::kInvalidArgument)
+                        return revoked.status();
+                      if (revoked.ok()) {
+                        response->set_certificates(revoked->certificates);
+                        response->set_tokens(revoked->tokens);
+                      }
+                      hooks_.loop->Post("revoke certificates", [this, worker = request->worker()] {
+                        hooks_.end_worker(worker, "its certificate was revoked by an admin");
+                      });
+                      return revoked.status();
                     });
   }
 

@@ -12,6 +12,7 @@
 #include "controller/daemon/snapshot.h"
 #include "fairway/v1/admin.pb.h"
 #include "identity/gate.h"
+#include "identity/issuer.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -25,12 +26,13 @@ struct AdminHooks {
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
   // Called in the loop; answers as WorkerHub::RestartExecutor does.
   std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
+  // Called in the loop: ends all connections of a worker.
+  std::function<void(const std::string& worker, const std::string& why)> end_worker;
   std::function<void()> shutdown;  // called in the loop, once the answer has been made
   std::string log_dir;             // empty: there are no logs
   Gate* gate = nullptr;            // keeps the tokens; nullptr: there are none
   BlockingPool* tokens = nullptr;  // waits for the disk on which they are kept
-  std::string ca;                  // PEM files of the CA that signs workers' certificates; no key:
-  std::string ca_key;              // workers cannot join
+  Issuer* issuer = nullptr;        // signs the certificates of workers; nullptr: as `gate`
   int link_port = 0;               // where workers connect
 };
 

@@ -84,6 +84,7 @@ absl::Status ControllerShell::Listen() {
   hub.link_grace = options_.link_grace;
   hub.links.fanout = static_cast<size_t>(options_.relay_fan_out);
   hub.links.secret = RandomSecret;
+  hub.renew = options_.renew;
   hub.off_loop = [this](std::function<void()> work, std::function<void()> then) {
     packing_.Run(
         [&loop = loop_, work = std::move(work), then = std::move(then)]() mutable {

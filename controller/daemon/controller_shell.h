@@ -44,6 +44,7 @@ struct ControllerOptions {
   Spool spool;  // for bytes that clients fetch
   ClusterOptions cluster;
   std::shared_ptr<TlsIdentity> tls;  // of links and the data port; nullptr: without TLS
+  decltype(WorkerHubOptions::renew) renew;
 };
 
 // Loop-confined.
@@ -77,6 +78,10 @@ class ControllerShell final : public ClusterActions,
   absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker,
                                               const std::string& reason) {
     return hub_->RestartExecutor(worker, reason);
+  }
+  // As WorkerHub::EndWorker.
+  void EndWorker(const std::string& worker, const std::string& why) {
+    hub_->EndWorker(worker, why);
   }
   // Tells all workers to stop.
   void StopWorkers(const std::string& reason) { hub_->StopWorkers(reason); }

@@ -66,7 +66,7 @@ class ReloadedCredentials final : public grpc::ServerCredentials {
     const TlsTexts texts = self->tls_->Texts();
     if (self->fetched_ == texts.change) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     self->fetched_ = texts.change;
-    // A worker that joins knows the CA's hash only, so it is shown the CA, too (FetchAuthority).
+    // A worker that joins knows the CA's hash only, so it is shown the CA, too (FetchAuthorities).
     const std::string shown = texts.certificates + texts.authorities;
     const grpc_ssl_pem_key_cert_pair pair{texts.key.c_str(), shown.c_str()};
     // gRPC wants CAs, though clients are asked for no certificate.

@@ -148,6 +148,7 @@ void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& fr
     case Kind::kPulse:
     case Kind::kRegisterRelay:
     case Kind::kRelayTrouble:
+    case Kind::kRenewCertificate:
     case Kind::MESSAGE_NOT_SET:
       break;
   }
@@ -189,6 +190,7 @@ void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
   if (message.has_register_worker()) return OnRegisterWorker(peer, message.register_worker());
   if (message.has_pulse()) return OnPulse(peer, message.pulse());
   if (message.has_register_relay()) return OnRegisterRelay(peer, message.register_relay());
+  if (message.has_renew_certificate()) return OnRenewCertificate(peer, message.renew_certificate());
   FencePeer(peer, "the first message on a link must be a registration");
 }
 

@@ -23,6 +23,7 @@
 #include "controller/daemon/link_health.h"
 #include "controller/daemon/link_traffic.h"
 #include "controller/daemon/loop_load.h"
+#include "controller/daemon/worker_hub_options.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
 #include "graph/callback.h"
@@ -32,44 +33,6 @@
 #include "wire/limits.h"
 
 namespace fairway {
-
-// The hub's events, for its owner. Called in the loop.
-class WorkerHubEvents {
- public:
-  virtual ~WorkerHubEvents() = default;
-  // An executor asks to be registered; an error refuses it.
-  virtual absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) = 0;
-  // `cause`: DATA_LOSS with how it was lost, its host and process, and its last lines of output.
-  virtual void OnExecutorLost(ExecutorId executor, const absl::Status& cause) = 0;
-  // Loaded code takes too many mappings: code that no session holds should be unloaded.
-  virtual void OnCrowded(ExecutorId executor) = 0;
-  virtual void OnReport(ExecutorId executor, Incarnation incarnation, Report report) = 0;
-  // A running program calls a function of its client. The owner must call WorkerHub::Answer, also
-  // for a call that is given up meanwhile.
-  virtual void OnCallback(ExecutorId executor, CallbackCall call) = 0;
-  virtual void OnCallbackGivenUp(ExecutorId executor, uint64_t call) = 0;
-};
-
-struct WorkerHubOptions {
-  Incarnation controller;
-  std::string data_endpoint;  // ":port" of the controller's data plane
-  // How long a process may be silent while its host answers: it may be stopped or busy. The pulse
-  // of its supervisor shows when its host is silent (kHostSilence).
-  std::chrono::milliseconds deadline{60000};
-  // How long an executor may be without a connection before it is lost (--link-grace).
-  std::chrono::milliseconds link_grace{3000};
-  std::chrono::milliseconds cause_wait{
-      1000};  // for the supervisor's account of an executor's death
-  std::chrono::milliseconds register_wait{10000};  // for the first message on a link
-  size_t unregistered_links = Strangers::kMost;    // one more ends one of these
-  // Most bytes of a command, of a program to compile, or of the answer to a callback. Tests set
-  // less.
-  size_t command_bytes = kMaxCommandBytes;
-  IslandLinksOptions links;
-  // Calls the first on another thread, and then the second in the loop: parses large messages.
-  // Empty: the loop parses all.
-  std::function<void(std::function<void()>, std::function<void()>)> off_loop;
-};
 
 // Loop-confined.
 class WorkerHub {
@@ -119,6 +82,9 @@ class WorkerHub {
   void EndIsland(const std::string& island, const std::string& reason);
   // Removes the record of an executor. Does nothing while it is up.
   void Forget(ExecutorId executor);
+
+  // Ends all connections of the worker. Its executor is lost, as if its host had died.
+  void EndWorker(const std::string& worker, const std::string& why);
 
   // Tells all workers that the cluster ends.
   void StopWorkers(const std::string& reason);
@@ -200,6 +166,7 @@ class WorkerHub {
   absl::StatusOr<Executor*> ToResume(const v1::ResumeExecutor& message);
   void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
   void OnPulse(Peer& peer, const v1::Pulse& pulse);
+  void OnRenewCertificate(Peer& peer, const v1::RenewCertificate& message);
   void OnRegisterRelay(Peer& peer, const v1::RegisterRelay& message);
   void OnRelayMessage(Peer& peer, const v1::ToController& message);
   void RelayEnded(const Peer& peer);

@@ -154,8 +154,11 @@ def test_daemons_refuse_files_that_cannot_be_theirs(certificates):
     right = tls_of(certificates, "w0")
     assert "--tls-key is missing" in fault("fairway-worker", *right[:2])
     assert "is the certificate of worker w0, and this is a controller" in fault("fairway-controller", *right)
+    # A key in the certificate's own file counts instead of --tls-key.
+    alone = certificates / "w0" / "alone.pem"
+    subprocess.run(["openssl", "x509", "-in", f"{certificates}/w0/worker.pem", "-out", str(alone)], check=True, timeout=60)
     assert "is not the key of the certificate" in fault(
-        "fairway-worker", *right[:2], f"--tls-key={certificates}/w1/worker.key")
+        "fairway-worker", right[0], f"--tls-certificate={alone}", f"--tls-key={certificates}/w1/worker.key")
     assert "cannot be read" in fault("fairway-worker", *right[1:], "--tls-ca=/no/such.pem")
 
 

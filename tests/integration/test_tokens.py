@@ -4,6 +4,7 @@
 import contextlib
 import json
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -252,6 +253,8 @@ MAY = {
     ADMIN + "ListTokens": {"admin"},
     ADMIN + "RevokeToken": {"admin"},
     ADMIN + "Join": {"worker"},
+    ADMIN + "ListCertificates": {"admin"},
+    ADMIN + "RevokeCertificates": {"admin"},
     "/fairway.v1.Client/Session": {"user"},
     "/fairway.v1.Callbacks/Serve": {"user"},
     IFRT + "GetVersion": {"user"},
@@ -434,7 +437,8 @@ def test_a_full_disk_refuses_new_tokens_and_not_running_work(cluster):
 
 
 def join(line, folder):
-    """Types what `fairway token create --worker` has printed."""
+    """Types what `fairway token create --worker` has printed, without the start of the worker."""
+    line = re.sub(r" && fairway-worker --config \S+/fairway\.toml", "", line)
     return subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False,
                           env={"PATH": f"{BIN}:/usr/bin:/bin"})
 
@@ -447,18 +451,21 @@ def test_a_worker_joins_by_a_token_which_works_once(cluster, tmp_path):
     assert "fw_" not in line.splitlines()[0]  # the arguments
     done = join(line, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "w7 has what worker w7 needs, for 30 days" in done.stdout
-    words = done.stdout.splitlines()[-1].replace("ADDRESS", "127.0.0.1").split()
-    assert f"127.0.0.1:{cluster.link}" in words
-    for name in ("ca.pem", "worker.pem", "worker.key"):
+    assert "w7 has what worker w7 needs" in done.stdout
+    words = next(line for line in done.stdout.splitlines() if line.startswith("  fairway-worker ")).split()
+    for name in ("ca.pem", "worker.pem", "worker.key", "fairway.toml"):
         assert (tmp_path / "w7" / name).stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "w7" / "worker.key.joining").exists()
+    settings = (tmp_path / "w7" / "fairway.toml").read_text()
+    assert f"controller = '127.0.0.1:{cluster.link}'" in settings and "data-bind = '127.0.0.1:0'" in settings
     words = [word.replace("w7/", f"{tmp_path}/w7/") for word in words]
     cluster.daemons.append(Daemon(tmp_path / "w7.log", *words, "--island=i", "--runtime=host", "--devices=2"))
     cluster.controller.wait("islands up: 1")
     again = join(line.replace("--to w7", "--to again"), tmp_path)
     assert again.returncode == 1 and "was used as often as it may be" in again.stderr
     assert not (tmp_path / "again" / "worker.key").exists()
-    assert [entry["object"] for entry in cluster.audit("admin")] == ["make token 2, role worker of name w7", "worker w7"]
+    assert [(entry["object"], entry["code"]) for entry in cluster.audit("admin")] == [
+        ("make token 2, role worker of name w7", "OK"), ("worker w7", "OK"), ("worker w7", "FAILED_PRECONDITION")]
     # Also in the next process.
     for daemon in reversed(cluster.daemons):
         daemon.stop()
@@ -466,6 +473,22 @@ def test_a_worker_joins_by_a_token_which_works_once(cluster, tmp_path):
     port = line.split()[2]
     again = join(line.replace("--to w7", "--to again").replace(port, f"127.0.0.1:{cluster.port}"), tmp_path)
     assert again.returncode == 1 and "was used as often as it may be" in again.stderr
+
+
+def test_a_join_whose_answer_is_lost_is_repeated_with_the_same_line(cluster, tmp_path):
+    """The worker's host cannot write what it got, and then it can: the token has counted once."""
+    line = cluster.do("token", "create", "--worker=w7").stdout
+    (tmp_path / "w7" / "worker.pem").mkdir(parents=True)
+    (tmp_path / "w7").chmod(0o700)
+    failed = join(line, tmp_path)
+    assert failed.returncode == 1 and "cannot write w7/worker.pem" in failed.stderr
+    stolen = join(line.replace("--to w7", "--to another"), tmp_path)
+    assert stolen.returncode == 1 and "was used as often as it may be, by others" in stolen.stderr
+    (tmp_path / "w7" / "worker.pem").rmdir()
+    done = join(line, tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(cluster.do("certificate", "list", "-o", "json").stdout)["certificates"]
+    assert [(one["worker"], one["token"], one["revoked_s"]) for one in listed] == [("w7", "2", "0")]
 
 
 def test_who_joins_believes_the_ca_of_that_hash_only_and_sends_no_token_elsewhere(cluster, tmp_path):

@@ -59,6 +59,10 @@ absl::Status Supervisor::Start() {
   }
   loop_.Post("start executor", [this] { StartExecutor(); });
   if (!config_.relay_argv.empty()) loop_.Post("start relay", [this] { StartRelay(); });
+  if (config_.tls != nullptr) {
+    renewal_ = std::make_unique<CertificateRenewal>(loop_, config_.controller, config_.tls);
+    loop_.Post("certificate", [this] { renewal_->Start(); });
+  }
   link_.Connect();
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 #include "worker/compiler/compile_pool.h"
 #include "worker/process/controller_link.h"
 #include "worker/process/pulse.h"
+#include "worker/supervisor/certificate_renewal.h"
 #include "worker/supervisor/executor_account.h"
 #include "worker/supervisor/executor_child.h"
 
@@ -82,6 +83,7 @@ class Supervisor {
   ControllerLink link_;
   Pulse pulse_;  // runs while this worker is registered
   bool registered_ = false;
+  std::unique_ptr<CertificateRenewal> renewal_;  // nullptr: without TLS
 
   bool stopping_ = false;
   std::optional<int> exit_code_;

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates of workers: they are renewed before they end, and everything goes on."""
+
+import datetime
+import json
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from cluster import wait_for
+from test_settings import Daemon, run
+from test_tokens import PROGRAM, Cluster, join
+
+LIFE = 20  # seconds that a certificate lives here; it is renewed when two thirds have passed
+
+
+class Workers(Cluster):
+    """A cluster with workers that join."""
+
+    def join(self, name):
+        """What the worker needs, in a directory of that name."""
+        created = self.do("token", "create", f"--worker={name}")
+        assert created.returncode == 0, created.stderr
+        done = join(created.stdout, self.folder)
+        assert done.returncode == 0, done.stderr
+        return self.folder / name
+
+    def work(self, name, files):
+        self.daemons.append(Daemon(
+            self.folder / f"{name}.log", "fairway-worker", f"--name={name}", f"--island={name}", "--runtime=host",
+            "--devices=2", f"--controller=127.0.0.1:{self.link}", f"--tls-ca={files}/ca.pem",
+            f"--tls-certificate={files}/worker.pem", f"--tls-key={files}/worker.key"))
+        return self.daemons[-1]
+
+
+@pytest.fixture
+def plain(tmp_path):
+    out = Workers(tmp_path)
+    yield out
+    for daemon in reversed(out.daemons):
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+@pytest.fixture
+def cluster(plain):
+    """One whose workers' certificates live for seconds."""
+    plain.controller.stop()
+    settings = plain.directory / "fairway.toml"
+    settings.write_text(settings.read_text() + f"worker-certificate-life = '{LIFE}s'\n")
+    plain.start()
+    return plain
+
+
+def openssl(*words, text=None):
+    return subprocess.run(["openssl", *words], input=text, capture_output=True, text=True, timeout=60, check=False)
+
+
+def end_of(certificate):
+    said = openssl("x509", "-noout", "-enddate", "-in", str(certificate)).stdout
+    end = datetime.datetime.strptime(said.strip().removeprefix("notAfter="), "%b %d %H:%M:%S %Y %Z")
+    return end.replace(tzinfo=datetime.timezone.utc)
+
+
+def executor_up(cluster, worker):
+    said = json.loads(cluster.do("status", "-o", "json").stdout)
+    return any(one["worker"] == worker and one["up"] for one in said.get("executors", []))
+
+
+def test_a_worker_renews_its_certificate_and_all_its_processes_use_it(cluster):
+    user, _ = cluster.make("user", "--tenant=red")
+    files = {name: cluster.join(name) for name in ("w0", "w1")}
+    ends = {name: end_of(path / "worker.pem") for name, path in files.items()}
+    workers = {name: cluster.work(name, path) for name, path in files.items()}
+    cluster.controller.wait("islands up: 2")
+    for name, worker in workers.items():
+        worker.wait(f"the certificate of worker {name} is renewed", "supervisor")
+        worker.wait("has been replaced, and is used from now on", "supervisor")
+        worker.wait("has been replaced, and is used from now on", "executor")
+        assert end_of(files[name] / "worker.pem") > ends[name]
+    # What they had first has ended; a new executor and its links show the new one.
+    wait_for(lambda: datetime.datetime.now(datetime.timezone.utc) > max(ends.values()), "the first certificates' end")
+    assert cluster.do("restart", "w0").returncode == 0
+    wait_for(lambda: cluster.do("run", str(PROGRAM), "--arg", "x=1.5", token=user).returncode == 0, "a program")
+    renewed = [line for line in cluster.audit("admin") if "renew the certificate" in line.get("object", "")]
+    assert {"renew the certificate of worker w0", "renew the certificate of worker w1"} <= {
+        line["object"] for line in renewed} and all(line["code"] == "OK" for line in renewed)
+
+
+def test_without_the_cas_key_a_worker_says_so_once_and_goes_on(cluster):
+    files = cluster.join("w0")
+    cluster.controller.stop()
+    settings = cluster.directory / "fairway.toml"
+    settings.write_text("".join(line for line in settings.read_text().splitlines(True) if "tls-ca-key" not in line))
+    cluster.start()
+    worker = cluster.work("w0", files)
+    said = worker.wait("cannot renew the certificate of worker w0", "supervisor")
+    assert "this controller has not the CA's key (--tls-ca-key)" in said and "fairway issue w0" in said
+    refused = lambda: [line for line in cluster.audit("admin") if "renew the certificate" in line.get("object", "")]
+    wait_for(lambda: len(refused()) >= 3, "further tries")
+    assert sum("cannot renew" in line["msg"] for line in worker.lines()) == 1
+    assert worker.process.poll() is None and executor_up(cluster, "w0")
+
+
+def test_a_worker_renews_over_a_change_of_the_ca_and_gets_all_of_them(cluster):
+    files = cluster.join("w0")
+    old = (cluster.directory / "ca.pem").read_text()
+    assert (files / "ca.pem").read_text() == old
+    worker = cluster.work("w0", files)
+    cluster.controller.wait("islands up: 1")
+    # The next CA comes first, and signs from now on; the one before is still believed.
+    assert run("fairway", "init", str(cluster.folder / "next")).returncode == 0
+    new = (cluster.folder / "next" / "ca.pem").read_text()
+    for name, text in (("ca.pem", new + old), ("ca.key", (cluster.folder / "next" / "ca.key").read_text())):
+        fresh = cluster.directory / f"{name}.fresh"
+        fresh.touch(mode=0o600)
+        fresh.write_text(text)
+        fresh.replace(cluster.directory / name)
+    worker.wait("the certificate of worker w0 is renewed", "supervisor")
+    assert (files / "ca.pem").read_text() == new + old
+    verified = openssl("verify", "-CAfile", str(cluster.folder / "next" / "ca.pem"), str(files / "worker.pem"))
+    assert verified.returncode == 0, verified.stderr
+    # So does one that joins now.
+    joined = cluster.join("w1")
+    assert (joined / "ca.pem").read_text() == new + old
+    cluster.work("w1", joined)
+    cluster.controller.wait("islands up: 2")
+
+
+def listed(cluster, worker):
+    """Of the certificates of a worker, whether each counts."""
+    said = json.loads(cluster.do("certificate", "list", "-o", "json").stdout)["certificates"]
+    return [one["revoked_s"] == "0" for one in said if one["worker"] == worker]
+
+
+def test_revoking_ends_a_workers_connections_and_keeps_it_out(plain):
+    """Also one whose certificate `fairway issue` has made, and over kill -9 of the controller."""
+    cluster = plain
+    joined = cluster.join("w0")
+    issued = cluster.folder / "w1"
+    assert run("fairway", "issue", "w1", "--from", str(cluster.directory), "--to", str(issued)).returncode == 0
+    workers = {"w0": cluster.work("w0", joined), "w1": cluster.work("w1", issued)}
+    cluster.controller.wait("islands up: 2")
+    assert listed(cluster, "w0") == [True] and listed(cluster, "w1") == []
+    for name, known in (("w0", 1), ("w1", 0)):
+        revoked = cluster.do("certificate", "revoke", name)
+        assert revoked.stdout.startswith(f"no certificate of worker {name} counts any more: {known} of this controller")
+        wait_for(lambda name=name: not executor_up(cluster, name), "the executor's loss", seconds=5)
+        # Its daemon is told, and ends.
+        wait_for(lambda name=name: workers[name].process.poll() == 4, "the worker's end")
+        assert "its certificate was revoked by an admin" in workers[name].said("ends with code 4", "supervisor")
+    assert listed(cluster, "w0") == [False]
+    for again in (False, True):
+        if again:
+            cluster.controller.process.send_signal(signal.SIGKILL)
+            cluster.controller.process.wait()
+            cluster.start()
+        for name, files in (("w0", joined), ("w1", issued)):
+            back = cluster.work(name, files)
+            cluster.controller.wait(f"the certificate of worker {name} was revoked on")
+            assert not executor_up(cluster, name)
+            back.stop()
+    # An admin lets it come back.
+    shutil.rmtree(joined)
+    cluster.join("w0")
+    cluster.work("w0", joined)
+    cluster.controller.wait("islands up: 1")
+    assert sorted(listed(cluster, "w0")) == [False, True]
+    said = [(line["verb"], line["object"], line["code"]) for line in cluster.audit("admin")
+            if line["verb"] == "revoke certificates"]
+    assert said == [("revoke certificates", "worker w0", "OK"), ("revoke certificates", "worker w1", "OK")]
+
+
+@pytest.mark.parametrize("words, fault", [
+    ([], "which verb?"),
+    (["make"], "no verb 'make'"),
+    (["revoke"], "expected `fairway certificate revoke NAME`"),
+    (["list", "-o", "xml"], "--output must be text or json, not 'xml'"),
+])
+def test_wrong_words_are_one_line(words, fault):
+    done = run("fairway", "certificate", *words)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and fault in done.stderr
