@@ -15,7 +15,6 @@
 
 namespace grpc {
 class CallbackServerContext;
-class ServerUnaryReactor;
 class Status;
 }  // namespace grpc
 
@@ -34,14 +33,18 @@ class HeldCall {
   virtual void Done() = 0;
 };
 
+// `status` for the end of `reactor`'s call. gRPC's types are complete where it is used.
+template <typename Reactor, typename Status = grpc::Status>
+Status StatusFor(const Reactor* /*reactor*/, const absl::Status& status) {
+  using Code = decltype(std::declval<Status>().error_code());
+  return Status(static_cast<Code>(static_cast<int>(status.code())), Text(status));
+}
+
 // A reactor of a call that was refused.
-template <typename Reactor, typename Status = grpc::Status>  // which is complete where it is used
+template <typename Reactor>
 class RefusedCall final : public Reactor {
  public:
-  void FinishWith(const absl::Status& status) {
-    using Code = decltype(std::declval<Status>().error_code());
-    this->Finish(Status(static_cast<Code>(static_cast<int>(status.code())), Text(status)));
-  }
+  void FinishWith(const absl::Status& status) { this->Finish(StatusFor(this, status)); }
   void OnDone() override { delete this; }
 };
 
@@ -62,9 +65,10 @@ class CallAccess {
   // Who owns what this call makes, or comes back to: the token's tenant, and the host.
   std::string OwnerOf(const Caller& caller, const grpc::CallbackServerContext& context) const;
 
+  // For what was judged, and then waited. UNAUTHENTICATED: the token counts no longer.
+  absl::Status Check(const Caller& caller) const;
+
   // The end of a call that was refused. It comes later when wrong tokens came often.
-  grpc::ServerUnaryReactor* Refuse(const Verdict& refused,
-                                   grpc::CallbackServerContext* context) const;
   template <typename Reactor>
   Reactor* RefuseStream(const Verdict& refused) const {
     auto* const call = new RefusedCall<Reactor>;
