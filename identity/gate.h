@@ -91,6 +91,10 @@ class Gate {
   // Counts at once, and ends the token's open calls. RESOURCE_EXHAUSTED or UNAVAILABLE: the same,
   // but it could not be written down, so that the token would count again in the next process.
   absl::Status Revoke(int64_t id);
+  // The same, and it is not written down. Does not block.
+  void RevokeHere(int64_t id);
+  // What Revoke returns when `why` keeps it from being written down.
+  static absl::Status NotWrittenDown(int64_t id, absl::Status why);
   // Counts a use of the token. Errors: those of Check and TokenStore::Use.
   absl::Status Use(int64_t id);
   // The tokens with ids above `after`, in their order; `most` at most. Does not block.

@@ -92,7 +92,10 @@ class UnaryCall final : public OneMessageCall<Request, Response> {
   }
 
  private:
-  void Begin() override { run_(this); }
+  void Begin() override {
+    this->held().Done();  // it is answered also if its token is revoked now, perhaps by itself
+    run_(this);
+  }
 
   const Run run_;
   Response response_;

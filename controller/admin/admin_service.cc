@@ -26,7 +26,7 @@ constexpr int kMaxLines = 100000;
 // client has read them.
 constexpr int kMaxLogReaders = 4;
 constexpr int kTokensOfAnAnswer = 1000;
-// The most calls about tokens that wait at one time.
+// The most calls about tokens that wait at one time. A token has as many as it leaves to others.
 constexpr size_t kMostOnTokens = 1024;
 constexpr size_t kMostJoining = 64;
 
@@ -222,13 +222,8 @@ class Implementation final : public AdminService, private OneMessageService<v1::
           fairway::ListTokens(*hooks_.gate, request.after(), response);
           return absl::OkStatus();
         });
-    ServeOnTokens<v1::RevokeTokenRequest, v1::RevokeTokenResponse>(
-        "fairway.v1.Admin.RevokeToken", [this](const Caller& caller, const auto& request, auto*) {
-          const absl::Status revoked = hooks_.gate->Revoke(request.id());
-          access().Record(caller, Verb::kChangeTokens, fmt::format("revoke token {}", request.id()),
-                          revoked);
-          return revoked;
-        });
+    ServeUnary<v1::RevokeTokenRequest, v1::RevokeTokenResponse>(
+        "fairway.v1.Admin.RevokeToken", [this](auto* call) { Revoke(call); });
     ServeOnTokens<v1::JoinRequest, v1::JoinResponse>(
         "fairway.v1.Admin.Join", [this](const Caller& caller, const auto& request, auto* response) {
           const absl::Status joined = fairway::Join(hooks_, caller, request, response);
@@ -243,7 +238,6 @@ class Implementation final : public AdminService, private OneMessageService<v1::
     ServeUnary<Request, Response>(rpc, [this, work = std::move(work)](auto* call) {
       const absl::Status room = RoomOnTokens(call->caller());
       if (!room.ok()) return call->Answer(room);
-      const auto owner = static_cast<uint64_t>(call->caller().token);
       hooks_.tokens->Run(
           [this, call, &work] {
             // The token may have been revoked while this waited.
@@ -251,9 +245,29 @@ class Implementation final : public AdminService, private OneMessageService<v1::
             call->Answer(counts.ok() ? work(call->caller(), call->request(), &call->response())
                                      : counts);
           },
-          owner);
+          OwnerOf(call->caller()));
     });
   }
+
+  // Counts before it is on the disk, so that nobody whose calls wait for the disk holds it up.
+  void Revoke(UnaryCall<v1::RevokeTokenRequest, v1::RevokeTokenResponse>* call) {
+    const int64_t id = call->request().id();
+    const auto answer = [this, call, id](const absl::Status& revoked) {
+      access().Record(call->caller(), Verb::kChangeTokens, fmt::format("revoke token {}", id),
+                      revoked);
+      call->Answer(revoked);
+    };
+    if (hooks_.gate != nullptr) hooks_.gate->RevokeHere(id);
+    const absl::Status room = RoomOnTokens(call->caller());
+    if (hooks_.gate == nullptr) return call->Answer(room);
+    if (!room.ok()) return answer(Gate::NotWrittenDown(id, room));
+    // It is written down also if the caller's own token counts no longer.
+    hooks_.tokens->Run([this, id, answer] { answer(hooks_.gate->Revoke(id)); },
+                       OwnerOf(call->caller()));
+  }
+
+  // Callers take turns.
+  static uint64_t OwnerOf(const Caller& caller) { return static_cast<uint64_t>(caller.token); }
 
   // Whether one more call about tokens may wait for the disk.
   absl::Status RoomOnTokens(const Caller& caller) const {
@@ -261,12 +275,15 @@ class Implementation final : public AdminService, private OneMessageService<v1::
       return Error(absl::StatusCode::kFailedPrecondition,
                    "this controller has no certificates (--tls-ca), so it asks nobody for a token");
     }
-    // Callers take turns, and workers that join leave most of the room to admins.
-    const size_t most = caller.role == TokenRole::kWorker ? kMostJoining : kMostOnTokens;
-    if (hooks_.tokens->pending() < most) return absl::OkStatus();
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "{} calls about tokens wait for the controller's disk, and no more may; try again",
-                 most);
+    const size_t all = hooks_.tokens->pending(), own = hooks_.tokens->pending(OwnerOf(caller));
+    // Workers that join leave most of the room to admins, and each admin leaves others what it has.
+    const bool worker = caller.role == TokenRole::kWorker;
+    if (worker ? all < kMostJoining : all + own < kMostOnTokens) return absl::OkStatus();
+    return Error(
+        absl::StatusCode::kResourceExhausted,
+        "{} calls about tokens wait for the controller's disk, {} of them with this token, "
+        "and no more may; try again",
+        all, own);
   }
 
   const AdminHooks hooks_;
