@@ -88,6 +88,13 @@ int MethodIndex(const std::string& rpc) {
 }
 
 Verdict CallAccess::Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const {
+  Verdict verdict = AskGate(context, rpc);
+  if (verdict.status.ok() && let_in_) let_in_(context.peer());
+  return verdict;
+}
+
+Verdict CallAccess::AskGate(const grpc::CallbackServerContext& context,
+                            std::string_view rpc) const {
   if (gate_ == nullptr) return {};
   const std::optional<Verb> verb = VerbOf(rpc);
   if (!verb.has_value()) {

@@ -51,9 +51,13 @@ class RefusedCall final : public Reactor {
 // Thread-safe. Without a gate the cluster has no identity, and whoever reaches the port may do all.
 class CallAccess {
  public:
+  // Hears that a call was let in, and by which connection it came, as gRPC names the peer.
+  using LetIn = std::function<void(const std::string& peer)>;
+
   CallAccess() = default;
-  // Both outlive all calls.
-  CallAccess(EventLoop* loop, Gate* gate) : loop_(loop), gate_(gate) {}
+  // Both outlive all calls. `let_in` is thread-safe.
+  CallAccess(EventLoop* loop, Gate* gate, LetIn let_in = {})
+      : loop_(loop), gate_(gate), let_in_(std::move(let_in)) {}
 
   // Whether the caller may do what `rpc` asks for; `rpc` is as descriptors name it,
   // "fairway.v1.Admin.GetStatus". A method that works on a session asks as its owner, and then
@@ -80,10 +84,12 @@ class CallAccess {
   std::shared_ptr<HeldCall> Hold(const Caller& caller, grpc::CallbackServerContext* context) const;
 
  private:
+  Verdict AskGate(const grpc::CallbackServerContext& context, std::string_view rpc) const;
   void Later(const Verdict& refused, std::function<void(const absl::Status&)> finish) const;
 
   EventLoop* loop_ = nullptr;
   Gate* gate_ = nullptr;
+  LetIn let_in_;
 };
 
 }  // namespace fairway

@@ -163,7 +163,7 @@ void ListTokens(Gate& gate, int64_t after, v1::ListTokensResponse* response) {
 class Implementation final : public AdminService, private OneMessageService<v1::Admin::Service> {
  public:
   explicit Implementation(AdminHooks hooks)
-      : OneMessageService(CallAccess(hooks.loop, hooks.gate)), hooks_(std::move(hooks)) {
+      : OneMessageService(hooks.access), hooks_(std::move(hooks)) {
     ServeCluster();
     ServeTokens();
   }

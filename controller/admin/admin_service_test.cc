@@ -116,6 +116,7 @@ class AdminTokensTest : public ::testing::Test {
     gate_ = Gate::Open(directory_).value();
     AdminHooks hooks;
     hooks.loop = &loop_;
+    hooks.access = CallAccess(&loop_, gate_.get());
     hooks.gate = gate_.get();
     hooks.tokens = tokens_.get();
     service_ = MakeAdminService(std::move(hooks));

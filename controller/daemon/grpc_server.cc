@@ -17,10 +17,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
-#include <grpcpp/support/server_interceptor.h>
 #include <spdlog/spdlog.h>
-
-#include "transport/front.h"
 
 namespace fairway {
 namespace {
@@ -103,20 +100,6 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// Tells the front of each call. It intercepts nothing.
-class CallWatch final : public grpc::experimental::ServerInterceptorFactoryInterface {
- public:
-  explicit CallWatch(std::shared_ptr<Front> front) : front_(std::move(front)) {}
-  grpc::experimental::Interceptor* CreateServerInterceptor(
-      grpc::experimental::ServerRpcInfo* call) override {
-    front_->Called(call->server_context()->peer());
-    return nullptr;
-  }
-
- private:
-  const std::shared_ptr<Front> front_;
-};
-
 // grpc.health.v1, and the end of calls of methods that no service has. Nobody is asked for a token,
 // so no message is read, as gRPC's own service would: whichever service a client asks for, it hears
 // of the server. Its health cannot be watched, since whoever watches stays.
@@ -182,15 +165,13 @@ class Server final : public GrpcServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
-    const std::string& host, int port, const std::vector<Registration>& registrations,
+    std::shared_ptr<Front> front, const std::vector<Registration>& registrations,
     std::shared_ptr<TlsIdentity> tls) {
   // gRPC's own lines have another form, and report errors that we report ourselves.
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
   // Debian's Abseil looks for cycles of locks whenever gRPC takes one, under one lock for all.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Front> front,
-                           Front::Listen(host, port, TlsUse{tls, std::nullopt}));
   grpc::ServerBuilder builder;
   if (tls != nullptr) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -213,9 +194,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
-  watches.push_back(std::make_unique<CallWatch>(front));
-  builder.experimental().SetInterceptorCreators(std::move(watches));
   for (const Registration& registration : registrations) registration(&builder);
   auto health = std::make_unique<Health>();
   builder.RegisterCallbackGenericService(health.get());
