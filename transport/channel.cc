@@ -104,16 +104,18 @@ std::string Channel::LastWords() {
 
 // Those of one port. Shared with the handlers of its handshakes.
 struct Handshakes::State {
-  explicit State(TlsUse how) : use(std::move(how)) {}
+  State(TlsUse how, Clock when) : use(std::move(how)), clock(std::move(when)) {}
 
   const TlsUse use;
+  const Clock clock;
   Strangers strangers;
   Refusals refusals;
   Pace pace;
   bool closed = false;  // those under way end without a word
 };
 
-Handshakes::Handshakes(TlsUse use) : state_(std::make_shared<State>(std::move(use))) {}
+Handshakes::Handshakes(TlsUse use, Clock clock)
+    : state_(std::make_shared<State>(std::move(use), std::move(clock))) {}
 
 Handshakes::~Handshakes() {
   state_->closed = true;
@@ -130,7 +132,7 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
     if (!user.ok()) return state_->refusals.Log(peer, Text(user));
     return done(Channel(std::move(socket)));
   }
-  if (!state_->pace.Take(peer, std::chrono::steady_clock::now())) {
+  if (!state_->pace.Take(peer, state_->clock())) {
     return state_->refusals.Log(
         peer, fmt::format("its network begins over {} handshakes a second", Pace::kASecond));
   }
@@ -140,7 +142,11 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
                                   [state = state_, peer, number, done = std::move(done)](
                                       absl::StatusOr<Channel> channel) mutable {
                                     state->strangers.Remove(*number);
-                                    if (channel.ok()) return done(*std::move(channel));
+                                    if (channel.ok()) {
+                                      const bool known = channel->peer().has_value();
+                                      if (known) state->pace.GiveBack(peer, state->clock());
+                                      return done(*std::move(channel));
+                                    }
                                     state->refusals.Log(peer, Text(channel.status()));
                                   });
   *number = state_->strangers.Add(peer, [state = state_.get(), peer,

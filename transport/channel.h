@@ -5,6 +5,7 @@
 #define FAIRWAY_TRANSPORT_CHANNEL_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,7 +93,10 @@ class Handshakes {
  public:
   static constexpr std::chrono::seconds kTimeout{5};
 
-  explicit Handshakes(TlsUse use);
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
+
+  // `clock`: by which their pace counts.
+  explicit Handshakes(TlsUse use, Clock clock = std::chrono::steady_clock::now);
   ~Handshakes();  // ends those under way
 
   // `done` runs once the peer is known, and never if it is not: then the log says why, a line a
