@@ -56,7 +56,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
  private:
   void Shaken(const error_code& error) {
     if (done_ == nullptr) return;
-    if (error) return Fail(HandshakeFault(stream_->native_handle(), TextOf(error)));
+    if (error) {
+      return Fail(HandshakeFault(stream_->native_handle(), TextOf(error)),
+                  absl::StatusCode::kUnavailable, IsClosing(error));
+    }
     if (use_.anybody) return std::exchange(done_, nullptr)(Channel(std::move(stream_), {}));
     auto peer = PeerOf(stream_->native_handle());
     if (!peer.ok()) return Fail(fmt::format("the peer's certificate: {}", Text(peer.status())));
@@ -68,19 +71,28 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer)));
   }
 
+  static bool IsClosing(const error_code& error) {
+    return error == boost::asio::error::eof || error == boost::asio::error::connection_reset ||
+           error == boost::asio::error::broken_pipe ||
+           error == boost::asio::ssl::error::stream_truncated;
+  }
+
   static std::string TextOf(const error_code& error) {
-    if (error == boost::asio::error::eof || error == boost::asio::ssl::error::stream_truncated)
+    if (IsClosing(error))
       return "the other end closed the connection during the TLS handshake: it speaks no TLS, or "
              "does not believe this one (its log says why)";
     return error.message();
   }
 
-  void Fail(const std::string& why, absl::StatusCode code = absl::StatusCode::kUnavailable) {
+  void Fail(const std::string& why, absl::StatusCode code = absl::StatusCode::kUnavailable,
+            bool closed = false) {
     if (done_ == nullptr) return;
     Done done = std::exchange(done_, nullptr);
     error_code ignored;
     stream_->next_layer().close(ignored);
-    done(Error(code, "{}", why));
+    absl::Status status = Error(code, "{}", why);
+    if (closed) status.SetPayload(kClosedInHandshake, absl::Cord());
+    done(std::move(status));
   }
 
   boost::asio::steady_timer timer_;

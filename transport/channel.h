@@ -81,10 +81,14 @@ class Channel {
 
 enum class TlsSide { kClient, kServer };
 
+// A payload of Secure's errors: the other end has closed the connection. It may have no room now.
+inline constexpr char kClosedInHandshake[] = "fairway/closed-in-handshake";
+
 // Shakes hands on a connected socket; `use` has an identity. `done` runs once, on the socket's
-// executor, never inside this call. UNAVAILABLE: it has not ended within `timeout`, or a side does
-// not believe the other; PERMISSION_DENIED: the peer is somebody else than `use` wants. The text
-// says what is wrong with whose certificate.
+// executor, never inside this call. UNAVAILABLE: it has not ended within `timeout`, a side does not
+// believe the other, or the other end closed the connection (kClosedInHandshake);
+// PERMISSION_DENIED: the peer is somebody else than `use` wants. The text says what is wrong with
+// whose certificate.
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
             absl::AnyInvocable<void(absl::StatusOr<Channel>)> done);
 
