@@ -49,6 +49,13 @@ size_t BlockingPool::pending() const {
   return pending_;
 }
 
+size_t BlockingPool::pending(uint64_t owner) const {
+  std::lock_guard lock(mutex_);
+  const auto found = owners_.find(owner);
+  if (found == owners_.end()) return 0;
+  return found->second.queue.size() + static_cast<size_t>(found->second.running);
+}
+
 void BlockingPool::Work() {
   std::unique_lock lock(mutex_);
   // Queues an owner that may run its next turns. Each turn is one closure.

@@ -33,6 +33,8 @@ class BlockingPool {
   void Run(absl::AnyInvocable<void()> work, uint64_t owner = kNobody);
   // Thread-safe. Counts closures that are queued or running.
   size_t pending() const;
+  // Those of `owner`.
+  size_t pending(uint64_t owner) const;
 
   static constexpr uint64_t kNobody = 0;
 

@@ -45,6 +45,7 @@
 #include "identity/issuer.h"
 #include "identity/plain_text.h"
 #include "identity/tls_flags.h"
+#include "transport/front.h"
 #include "transport/http_server.h"
 #include "transport/strangers.h"
 
@@ -255,6 +256,7 @@ class Controller {
   // it.
   std::optional<HttpAnswer> Refusal(const HttpRequest& request);
   AdminHooks Hooks();
+  CallAccess Access();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
   using Renewed = std::function<void(absl::StatusOr<IssuedCertificate>)>;
@@ -288,6 +290,7 @@ class Controller {
   std::unique_ptr<NativeDoor> native_door_;
   std::unique_ptr<NativeGrpcService> native_;
   std::unique_ptr<HttpServer> http_;
+  std::shared_ptr<Front> front_;  // of grpc_
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<ProcessWatch> watch_;
   std::thread ender_;
@@ -335,6 +338,7 @@ AdminHooks Controller::Hooks() {
     End("told to end the cluster", 0);
   };
   hooks.log_dir = flags_.log_dir;
+  hooks.access = Access();
   hooks.gate = gate_.get();
   hooks.tokens = &tokens_;
   hooks.issuer = issuer_.get();
@@ -342,9 +346,14 @@ AdminHooks Controller::Hooks() {
   return hooks;
 }
 
+CallAccess Controller::Access() {
+  return CallAccess(&loop_, gate_.get(),
+                    [front = front_](const std::string& peer) { front->LetIn(peer); });
+}
+
 void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory) {
   const auto messages = std::make_shared<MemoryBudget>(kMessageBytes, memory);
-  const CallAccess access(&loop_, gate_.get());
+  const CallAccess access = Access();
   SessionCaps caps;
   caps.compiling = std::make_shared<MemoryBudget>(kCompilingBytes, memory);
   callbacks_ = std::make_unique<CallbackGrpcService>(
@@ -411,17 +420,19 @@ absl::Status Controller::Start() {
   shell_->set_http_address(
       fmt::format("{}{}", tls != nullptr ? "https://" : "", HostPort(flags_.bind, http_->port())));
 
+  auto front = Front::Listen(flags_.bind, flags_.port, TlsUse{tls, std::nullopt});
+  if (!front.ok()) return Annotate(front.status(), fmt::format("--port={}", flags_.port));
+  front_ = *std::move(front);
   admin_ = MakeAdminService(Hooks());
-
   OpenDoors(spool, memory);
   auto grpc =
-      GrpcServer::Start(flags_.bind, flags_.port,
+      GrpcServer::Start(front_,
                         {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
                          [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); },
                          [this](grpc::ServerBuilder* builder) { native_->Register(builder); },
                          [this](grpc::ServerBuilder* builder) { callbacks_->Register(builder); }},
                         tls);
-  if (!grpc.ok()) return Annotate(grpc.status(), fmt::format("--port={}", flags_.port));
+  if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
   grpc_->SetServing(false);
 

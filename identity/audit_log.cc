@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "identity/network.h"
+#include "identity/token.h"
 
 namespace fairway {
 namespace {
@@ -29,10 +30,24 @@ constexpr LineBudget::Rate kAllHosts{400, 20};
 constexpr LineBudget::Rate kEachToken{100, 10};
 constexpr LineBudget::Rate kAllTokens{2000, 100};
 constexpr LineBudget::Rate kAdminLines{1000, 50};
+// In the file of admins: of operators, by token, and of joins that fail, by network. These push no
+// older lines out within two days.
+constexpr LineBudget::Rate kEachOther{10, 1};
+constexpr LineBudget::Rate kAllOthers{100, 1};
 
 constexpr std::string_view kNames[] = {"refused", "used", "admin"};
 
 size_t IndexOf(AuditEvent event) { return static_cast<size_t>(event); }
+
+// What a line counts against: those of its event, but for some in the file of admins.
+enum Budget : size_t { kOfEvents = 3, kOfOperators = kOfEvents, kOfFailedJoins };
+size_t BudgetOf(const AuditLine& line) {
+  if (line.event == AuditEvent::kAdmin) {
+    if (line.role == NameOf(TokenRole::kOperator)) return kOfOperators;
+    if (line.role == NameOf(TokenRole::kWorker) && !line.status.ok()) return kOfFailedJoins;
+  }
+  return IndexOf(line.event);
+}
 
 // "2026-11-27T14:07:25.123Z"
 std::string Stamp(LineBudget::Time time) {
@@ -107,7 +122,8 @@ AuditLog::AuditLog(std::string directory, size_t file_bytes)
     : directory_(std::move(directory)),
       file_bytes_(file_bytes),
       budgets_{LineBudget(kEachHost, kAllHosts), LineBudget(kEachToken, kAllTokens),
-               LineBudget(kAdminLines, kAdminLines)} {
+               LineBudget(kAdminLines, kAdminLines), LineBudget(kEachOther, kAllOthers),
+               LineBudget(kEachOther, kAllOthers)} {
   writer_ = std::thread([this] { WriteAll(); });
 }
 
@@ -122,10 +138,12 @@ AuditLog::~AuditLog() {
 
 void AuditLog::Write(const AuditLine& line, LineBudget::Time now) {
   const size_t index = IndexOf(line.event);
-  const std::string whose = line.event == AuditEvent::kRefused ? NetworkOf(std::string(line.host))
-                                                               : std::to_string(line.token);
+  const size_t budget = BudgetOf(line);
+  const bool by_network = line.event == AuditEvent::kRefused || budget == kOfFailedJoins;
+  const std::string whose =
+      by_network ? NetworkOf(std::string(line.host)) : std::to_string(line.token);
   const std::lock_guard lock(mu_);
-  if (waiting_.size() >= kMostWaiting || !budgets_[index].Take(whose, now)) {
+  if (waiting_.size() >= kMostWaiting || !budgets_[budget].Take(whose, now)) {
     ++left_out_[index];
     return;
   }

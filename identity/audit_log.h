@@ -105,12 +105,12 @@ class AuditLog {
   const size_t file_bytes_;
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<Waiting> waiting_;              // guarded by mu_
-  bool writing_ = false;                     // guarded by mu_
-  bool ending_ = false;                      // guarded by mu_
-  bool failing_ = false;                     // guarded by mu_; the disk took no line
-  std::array<int64_t, kEvents> left_out_{};  // guarded by mu_; since the last line
-  std::array<LineBudget, kEvents> budgets_;  // guarded by mu_
+  std::deque<Waiting> waiting_;                  // guarded by mu_
+  bool writing_ = false;                         // guarded by mu_
+  bool ending_ = false;                          // guarded by mu_
+  bool failing_ = false;                         // guarded by mu_; the disk took no line
+  std::array<int64_t, kEvents> left_out_{};      // guarded by mu_; since the last line
+  std::array<LineBudget, kEvents + 2> budgets_;  // guarded by mu_
   std::thread writer_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -128,6 +129,59 @@ TEST_F(AuditLogTest, WhatIsAboveTheRateIsCounted) {
   EXPECT_EQ(lines.back()["host"], "10.0.0.2");
   EXPECT_EQ(lines.back()["left_out"], 980);
   EXPECT_FALSE(lines.front().contains("left_out"));
+}
+
+TEST_F(AuditLogTest, FailedJoinsAndOperatorsHaveFewLinesAmongThoseOfAdmins) {
+  const auto log = AuditLog::Open(directory()).value();
+  const auto write = [&](std::string_view role, int number, absl::Status status, int second) {
+    const std::string host = fmt::format("10.0.{}.{}", number / 200, number % 200);
+    log->Write({.event = AuditEvent::kAdmin,
+                .verb = "do something",
+                .host = host,
+                .token = number,
+                .role = role,
+                .tenant = "",
+                .status = std::move(status)},
+               kStart + std::chrono::seconds(second));
+  };
+  const auto failed = absl::InvalidArgumentError("no request");
+  for (int second = 0; second < 10; ++second) {
+    for (int i = 0; i < 1000; ++i) {
+      write("worker", i, failed, second);  // of many addresses, and with many tokens
+      write("operator", i, absl::OkStatus(), second);
+    }
+    // A worker that joins, and an admin, are there all the same.
+    write("worker", 5000 + second, absl::OkStatus(), second);
+    write("admin", 1, failed, second);
+    log->Flush();
+  }
+  std::map<std::string, int> lines;
+  for (const auto& line : Lines("admin.log"))
+    ++lines[std::string(line["role"]) + " " + std::string(line["code"])];
+  EXPECT_EQ(lines["worker OK"], 10);
+  EXPECT_EQ(lines["admin INVALID_ARGUMENT"], 10);
+  EXPECT_LE(lines["worker INVALID_ARGUMENT"], 100 + 10);
+  EXPECT_LE(lines["operator OK"], 100 + 10);
+  EXPECT_GE(lines["operator OK"], 100);
+}
+
+TEST_F(AuditLogTest, OneAddressWhoseJoinsFailLeavesLinesToOthers) {
+  const auto log = AuditLog::Open(directory()).value();
+  const auto join = [&](std::string_view host) {
+    log->Write({.event = AuditEvent::kAdmin,
+                .verb = "join",
+                .host = host,
+                .token = 7,
+                .role = "worker",
+                .tenant = "",
+                .status = absl::InvalidArgumentError("no request")},
+               kStart);
+  };
+  for (int i = 0; i < 1000; ++i) join("10.0.0.1");
+  join("10.0.0.2");
+  log->Flush();
+  EXPECT_EQ(Lines("admin.log").size(), 11u);
+  EXPECT_EQ(Lines("admin.log").back()["host"], "10.0.0.2");
 }
 
 TEST_F(AuditLogTest, FilesAreBoundedAndTheOldestLinesGo) {

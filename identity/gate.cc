@@ -202,7 +202,7 @@ absl::StatusOr<TokenStore::Made> Gate::Create(const TokenSpec& spec) {
   return made;
 }
 
-absl::Status Gate::Revoke(int64_t id) {
+void Gate::RevokeHere(int64_t id) {
   {
     const std::lock_guard lock(mu_);
     const auto found = tokens_.find(id);
@@ -210,11 +210,19 @@ absl::Status Gate::Revoke(int64_t id) {
       found->second.record.revoked = Now();
   }
   EndExpired();
+}
+
+absl::Status Gate::Revoke(int64_t id) {
+  RevokeHere(id);
   const std::lock_guard writing(writing_);
   absl::Status kept = store_->Revoke(id, Now());
   if (kept.ok() || kept.code() == absl::StatusCode::kNotFound) return kept;
+  return NotWrittenDown(id, std::move(kept));
+}
+
+absl::Status Gate::NotWrittenDown(int64_t id, absl::Status why) {
   return Annotate(
-      std::move(kept),
+      std::move(why),
       fmt::format("token {} counts no longer, but this could not be written down, so it "
                   "would count again after the controller's next start; revoke it again",
                   id));

@@ -97,6 +97,10 @@ class Gate {
   std::vector<TokenRecord> TokensOfWorker(const std::string& worker);
   // Where the tokens are, for what is kept beside them.
   const std::shared_ptr<Database>& database() const { return store_->database(); }
+  // The same, and it is not written down. Does not block.
+  void RevokeHere(int64_t id);
+  // What Revoke returns when `why` keeps it from being written down.
+  static absl::Status NotWrittenDown(int64_t id, absl::Status why);
   // The tokens with ids above `after`, in their order; `most` at most. Does not block.
   std::vector<TokenRecord> List(int64_t after, size_t most);
 

@@ -11,10 +11,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <sstream>
 
 namespace fairway {
 namespace {
@@ -76,10 +79,15 @@ absl::Status NoSuchEnd() {
 }
 
 // Asks for one socket by its addresses (sock_diag(7)): a look-up in the kernel's table, whatever
-// the number of sockets. UNAVAILABLE: this kernel does not answer such questions.
+// the number of sockets. UNAVAILABLE: this kernel does not answer such questions;
+// RESOURCE_EXHAUSTED: it cannot be asked now.
 absl::StatusOr<Owner> AskKernel(const End& theirs, const End& ours) {
   const int fd = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-  if (fd < 0) return absl::UnavailableError(std::strerror(errno));
+  if (fd < 0) {
+    const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    return Error(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable, "{}",
+                 std::strerror(errno));
+  }
   const timeval patience{.tv_sec = 1,
                          .tv_usec = 0};  // it answers within send(); in case it does not
   ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -153,9 +161,9 @@ absl::StatusOr<Owner> LookThrough(const End& theirs, const End& ours) {
   return NoSuchEnd();
 }
 
-// Whether the kernel tells of sockets when it is asked for one: it must know the peer of a
-// connection that is certainly there.
-bool KernelAnswers() {
+// Whether the kernel tells of a socket: it must know the peer of a connection that is certainly
+// there. nullopt: none can be made now.
+std::optional<bool> TryKernel() {
   const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int connecting = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_storage here{};
@@ -163,7 +171,8 @@ bool KernelAnswers() {
   reinterpret_cast<sockaddr_in&>(here).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(sockaddr_in);
   auto* const any = reinterpret_cast<sockaddr*>(&here);
-  bool answers = ::bind(listening, any, size) == 0 && ::listen(listening, 1) == 0 &&
+  const bool made = listening >= 0 && connecting >= 0;
+  bool answers = made && ::bind(listening, any, size) == 0 && ::listen(listening, 1) == 0 &&
                  ::getsockname(listening, any, &size) == 0;
   sockaddr_storage from{};
   if (answers) {
@@ -171,13 +180,35 @@ bool KernelAnswers() {
     size = sizeof from;
     answers = ::getsockname(connecting, reinterpret_cast<sockaddr*>(&from), &size) == 0;
   }
+  bool full = !made;
   if (answers) {
     const auto owner = AskKernel(*EndOf(from), *EndOf(here));
+    full = absl::IsResourceExhausted(owner.status());
     answers = owner.ok() && owner->inode != 0;
   }
-  ::close(connecting);
-  ::close(listening);
-  return answers;
+  for (const int fd : {connecting, listening}) {
+    if (fd >= 0) ::close(fd);
+  }
+  return full ? std::nullopt : std::optional(answers);
+}
+
+std::string FirstLine(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Whether this process sees several users as `user`: a user namespace shows those that it does not
+// know as one (user_namespaces(7)).
+bool IsSeveralUsers(uid_t user) {
+  const std::string unknown = FirstLine("/proc/sys/kernel/overflowuid");
+  if (std::to_string(user) != (unknown.empty() ? "65534" : unknown)) return false;
+  // Its users from, those outside from, how many: all in the namespace in which a host begins.
+  std::istringstream map(FirstLine("/proc/thread-self/uid_map"));
+  uint64_t inside = 1, outside = 1, count = 0;
+  map >> inside >> outside >> count;
+  return inside != 0 || outside != 0 || count < UINT32_MAX;
 }
 
 }  // namespace
@@ -207,6 +238,16 @@ absl::Status CheckPlainBind(const std::string& host) {
   return absl::OkStatus();
 }
 
+bool KernelAnswers() {
+  static std::atomic<int> known{-1};  // 0 or 1 once it is
+  if (known < 0) {
+    const std::optional<bool> answers = TryKernel();
+    if (!answers) return false;
+    known = *answers ? 1 : 0;
+  }
+  return known == 1;
+}
+
 absl::StatusOr<uid_t> UserOfPeer(int fd, bool look_through) {
   sockaddr_storage here{}, there{};
   socklen_t size = sizeof here;
@@ -215,9 +256,9 @@ absl::StatusOr<uid_t> UserOfPeer(int fd, bool look_through) {
   if (::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) != 0) return NoSuchEnd();
   FAIRWAY_ASSIGN_OR_RETURN(const End ours, EndOf(here));
   FAIRWAY_ASSIGN_OR_RETURN(const End theirs, EndOf(there));
-  static const bool answers = KernelAnswers();
-  FAIRWAY_ASSIGN_OR_RETURN(const Owner owner, answers && !look_through ? AskKernel(theirs, ours)
-                                                                       : LookThrough(theirs, ours));
+  const bool ask = !look_through && KernelAnswers();
+  FAIRWAY_ASSIGN_OR_RETURN(const Owner owner,
+                           ask ? AskKernel(theirs, ours) : LookThrough(theirs, ours));
   if (owner.inode == 0) return NoSuchEnd();
   return owner.uid;
 }
@@ -228,11 +269,22 @@ absl::Status CheckPlainPeer(int fd) {
   if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_UNIX)
     return absl::OkStatus();
   FAIRWAY_ASSIGN_OR_RETURN(const uid_t user, UserOfPeer(fd));
-  if (user == 0 || user == ::geteuid()) return absl::OkStatus();
-  return Error(absl::StatusCode::kPermissionDenied,
-               "it is user {}'s, and plain text is for user {}, whose process this is; others need "
-               "TLS (`fairway init`)",
-               user, ::geteuid());
+  if (user != 0 && user != ::geteuid()) {
+    return Error(
+        absl::StatusCode::kPermissionDenied,
+        "it is user {}'s, and plain text is for user {}, whose process this is; others need "
+        "TLS (`fairway init`)",
+        user, ::geteuid());
+  }
+  if (IsSeveralUsers(user)) {
+    return Error(
+        absl::StatusCode::kPermissionDenied,
+        "this process runs in a user namespace that shows it all users whom it does not "
+        "know as {}, so it may be anybody's; others than root need TLS (`fairway init`), or "
+        "run the daemons as a user whom the namespace knows",
+        user);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace fairway

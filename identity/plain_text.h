@@ -27,8 +27,13 @@ absl::Status CheckPlainBind(const std::string& host);
 // `look_through`: looks through all sockets, as on a kernel that answers no questions about one.
 absl::StatusOr<uid_t> UserOfPeer(int fd, bool look_through = false);
 
-// Whether the other end of `fd` may speak plain text. PERMISSION_DENIED: it is another user's; else
-// as UserOfPeer. A socket of the Unix domain is its path's owner's affair: OK.
+// Whether the kernel tells of a socket when it is asked for that one. Asked until there is an
+// answer: without free descriptors there is none.
+bool KernelAnswers();
+
+// Whether the other end of `fd` may speak plain text. PERMISSION_DENIED: it is another user's, or
+// may be, since this process's user namespace shows it several users as one; else as UserOfPeer. A
+// socket of the Unix domain is its path's owner's affair: OK.
 absl::Status CheckPlainPeer(int fd);
 
 }  // namespace fairway

@@ -3,6 +3,8 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -191,6 +193,44 @@ INSTANTIATE_TEST_SUITE_P(All, PlainPeerTest,
                                   : way.param.host[0] == '1'  ? "V4ByV6"
                                                               : "V6";
                          });
+
+// The exit status of `what` in a process of its own.
+int StatusOf(const std::function<int()>& what) {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(what());
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(PlainTextTest, AUserThatStandsForAllUnknownOnesIsNotTakenForThisOne) {
+  constexpr int kNoNamespaces = 77;
+  Port port("127.0.0.1");
+  const int status = StatusOf([&] {
+    if (::unshare(CLONE_NEWUSER) != 0) return kNoNamespaces;  // it knows no user
+    const int theirs = port.Connect(AF_INET), ours = port.Accept();
+    if (theirs < 0 || *UserOfPeer(ours) != ::geteuid()) return 1;
+    const absl::Status refused = CheckPlainPeer(ours);
+    if (!absl::IsPermissionDenied(refused)) return 2;
+    return Text(refused).find("it may be anybody's") == std::string::npos ? 3 : 0;
+  });
+  if (status == kNoNamespaces) GTEST_SKIP() << "no user namespace can be made here";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(PlainTextTest, WithoutDescriptorsTheKernelIsAskedAgainLater) {
+  const int usual = StatusOf([] { return KernelAnswers() ? 1 : 0; });
+  const int after = StatusOf([] {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit none{.rlim_cur = 3, .rlim_max = limit.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    if (KernelAnswers()) return 2;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    return KernelAnswers() ? 1 : 0;
+  });
+  EXPECT_EQ(after, usual);
+}
 
 TEST(PlainTextTest, SocketsOfTheUnixDomainArePassed) {
   int ends[2];

@@ -56,7 +56,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
  private:
   void Shaken(const error_code& error) {
     if (done_ == nullptr) return;
-    if (error) return Fail(HandshakeFault(stream_->native_handle(), TextOf(error)));
+    if (error) {
+      return Fail(HandshakeFault(stream_->native_handle(), TextOf(error)),
+                  absl::StatusCode::kUnavailable, IsClosing(error));
+    }
     if (use_.anybody) return std::exchange(done_, nullptr)(Channel(std::move(stream_), {}));
     auto peer = PeerOf(stream_->native_handle());
     if (!peer.ok()) return Fail(fmt::format("the peer's certificate: {}", Text(peer.status())));
@@ -71,19 +74,28 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer)));
   }
 
+  static bool IsClosing(const error_code& error) {
+    return error == boost::asio::error::eof || error == boost::asio::error::connection_reset ||
+           error == boost::asio::error::broken_pipe ||
+           error == boost::asio::ssl::error::stream_truncated;
+  }
+
   static std::string TextOf(const error_code& error) {
-    if (error == boost::asio::error::eof || error == boost::asio::ssl::error::stream_truncated)
+    if (IsClosing(error))
       return "the other end closed the connection during the TLS handshake: it speaks no TLS, or "
              "does not believe this one (its log says why)";
     return error.message();
   }
 
-  void Fail(const std::string& why, absl::StatusCode code = absl::StatusCode::kUnavailable) {
+  void Fail(const std::string& why, absl::StatusCode code = absl::StatusCode::kUnavailable,
+            bool closed = false) {
     if (done_ == nullptr) return;
     Done done = std::exchange(done_, nullptr);
     error_code ignored;
     stream_->next_layer().close(ignored);
-    done(Error(code, "{}", why));
+    absl::Status status = Error(code, "{}", why);
+    if (closed) status.SetPayload(kClosedInHandshake, absl::Cord());
+    done(std::move(status));
   }
 
   boost::asio::steady_timer timer_;
@@ -107,16 +119,18 @@ std::string Channel::LastWords() {
 
 // Those of one port. Shared with the handlers of its handshakes.
 struct Handshakes::State {
-  explicit State(TlsUse how) : use(std::move(how)) {}
+  State(TlsUse how, Clock when) : use(std::move(how)), clock(std::move(when)) {}
 
   const TlsUse use;
+  const Clock clock;
   Strangers strangers;
   Refusals refusals;
   Pace pace;
   bool closed = false;  // those under way end without a word
 };
 
-Handshakes::Handshakes(TlsUse use) : state_(std::make_shared<State>(std::move(use))) {}
+Handshakes::Handshakes(TlsUse use, Clock clock)
+    : state_(std::make_shared<State>(std::move(use), std::move(clock))) {}
 
 Handshakes::~Handshakes() {
   state_->closed = true;
@@ -133,7 +147,7 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
     if (!user.ok()) return state_->refusals.Log(peer, Text(user));
     return done(Channel(std::move(socket)));
   }
-  if (!state_->pace.Take(peer, std::chrono::steady_clock::now())) {
+  if (!state_->pace.Take(peer, state_->clock())) {
     return state_->refusals.Log(
         peer, fmt::format("its network begins over {} handshakes a second", Pace::kASecond));
   }
@@ -143,7 +157,11 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
                                   [state = state_, peer, number, done = std::move(done)](
                                       absl::StatusOr<Channel> channel) mutable {
                                     state->strangers.Remove(*number);
-                                    if (channel.ok()) return done(*std::move(channel));
+                                    if (channel.ok()) {
+                                      const bool known = channel->peer().has_value();
+                                      if (known) state->pace.GiveBack(peer, state->clock());
+                                      return done(*std::move(channel));
+                                    }
                                     state->refusals.Log(peer, Text(channel.status()));
                                   });
   *number = state_->strangers.Add(peer, [state = state_.get(), peer,

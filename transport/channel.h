@@ -5,6 +5,7 @@
 #define FAIRWAY_TRANSPORT_CHANNEL_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,10 +86,14 @@ class Channel {
 
 enum class TlsSide { kClient, kServer };
 
+// A payload of Secure's errors: the other end has closed the connection. It may have no room now.
+inline constexpr char kClosedInHandshake[] = "fairway/closed-in-handshake";
+
 // Shakes hands on a connected socket; `use` has an identity. `done` runs once, on the socket's
-// executor, never inside this call. UNAVAILABLE: it has not ended within `timeout`, or a side does
-// not believe the other; PERMISSION_DENIED: the peer is somebody else than `use` wants. The text
-// says what is wrong with whose certificate.
+// executor, never inside this call. UNAVAILABLE: it has not ended within `timeout`, a side does not
+// believe the other, or the other end closed the connection (kClosedInHandshake);
+// PERMISSION_DENIED: the peer is somebody else than `use` wants. The text says what is wrong with
+// whose certificate.
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
             absl::AnyInvocable<void(absl::StatusOr<Channel>)> done);
 
@@ -97,7 +102,10 @@ class Handshakes {
  public:
   static constexpr std::chrono::seconds kTimeout{5};
 
-  explicit Handshakes(TlsUse use);
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
+
+  // `clock`: by which their pace counts.
+  explicit Handshakes(TlsUse use, Clock clock = std::chrono::steady_clock::now);
   ~Handshakes();  // ends those under way
 
   // `done` runs once the peer is known, and never if it is not: then the log says why, a line a

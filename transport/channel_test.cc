@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <functional>
 #include <sstream>
 #include <vector>
 
@@ -226,7 +227,7 @@ class TlsChannels : public testing::Test {
     return out;
   }
 
-  CertificateFiles files_;
+  CertificateFiles files_, others_;
   boost::asio::io_context io_;
   std::optional<Channel> server_, client_;
 };
@@ -245,31 +246,65 @@ TEST_F(TlsChannels, WhatThePeerHasSentIsReadAfterTheEndIsSaid) {
   EXPECT_EQ(Read(6), "fourth");
 }
 
-TEST_F(TlsLinks, ThoseWhoSayNothingKeepNobodyOut) {
-  Listen({files_.Controller(), Role::kWorker});
-  std::vector<int> silent;
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(server_->port()));
+// As when the workers behind one address lose their connections together.
+TEST_F(TlsChannels, ADaemonThatIsKnownLeavesItsHandshakeToOthersOfItsNetwork) {
+  const auto now = std::chrono::steady_clock::now();
+  Handshakes handshakes({files_.Controller(), Role::kWorker}, [now] { return now; });
+  int known = 0;
+  const auto shake = [&](const TlsUse& use) {
+    int fds[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    const boost::asio::generic::stream_protocol unix_socket(AF_UNIX, 0);
+    handshakes.Start(StreamSocket(io_, unix_socket, fds[0]), [&](const Channel&) { ++known; });
+    Secure(StreamSocket(io_, unix_socket, fds[1]), use, TlsSide::kClient, seconds(10),
+           [](const absl::StatusOr<Channel>&) {});
+    Run();
+  };
+  const TlsUse worker{files_.Worker("w0"), Role::kController};
+  for (int i = 0; i < Pace::kAtOnce + 50; ++i) shake(worker);
+  EXPECT_EQ(known, Pace::kAtOnce + 50);
+  // Those whom the port refuses leave nothing.
+  const TlsUse stranger{others_.Worker("w0"), Role::kController};
+  for (int i = 0; i < Pace::kAtOnce; ++i) shake(stranger);
+  shake(worker);
+  EXPECT_EQ(known, Pace::kAtOnce + 50);
+}
+
+// Connections to `port` of 127.0.0.1, from 127.0.0.`host`, that say nothing. After each one `step`.
+std::vector<int> Silent(int port, uint32_t host, size_t count, const std::function<void()>& step) {
+  std::vector<int> out;
+  sockaddr_in to{}, from{};
+  to.sin_family = from.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  sockaddr_in from{};
-  from.sin_family = AF_INET;
-  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-  size_t gone = 0;
-  for (size_t i = 0; i < 2 * Strangers::kMost; ++i) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof from), 0);
-    ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-    silent.push_back(fd);
-    loop_.io_context().restart();
-    loop_.io_context().poll();
+  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+  for (size_t i = 0; i < count; ++i) {
+    const int fd = out.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof from), 0);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+    step();
   }
-  ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());
-  for (const int fd : silent) {
+  return out;
+}
+// Closes them, and says how many the other end had closed.
+size_t CloseAll(const std::vector<int>& sockets) {
+  size_t gone = 0;
+  for (const int fd : sockets) {
     char byte;
     if (::recv(fd, &byte, 1, MSG_DONTWAIT) == 0) ++gone;
     ::close(fd);
   }
+  return gone;
+}
+
+TEST_F(TlsLinks, ThoseWhoSayNothingKeepNobodyOut) {
+  Listen({files_.Controller(), Role::kWorker});
+  const auto silent = Silent(server_->port(), 2, 2 * Strangers::kMost, [this] {
+    loop_.io_context().restart();
+    loop_.io_context().poll();
+  });
+  ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());
+  const size_t gone = CloseAll(silent);
   // All but those that may be under way, and the one that made room for the worker.
   EXPECT_GE(gone, Strangers::kMost);
 }

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <random>
 #include <set>
 #include <thread>
 #include <utility>
@@ -33,6 +34,11 @@ using data::PendingPull;
 using data::ServerStream;
 
 constexpr std::chrono::seconds kConnectTimeout{5};
+// A peer that closes the connection in the handshake may have no room, or too many handshakes a
+// second of this network: it is dialed again, within 5 s in all. Each time it waits for twice as
+// long.
+constexpr int kDialAgain = 6;
+constexpr std::chrono::milliseconds kFirstWait{40};
 constexpr size_t kKeptBlocks = size_t{256} << 20;  // bytes
 
 using OnPull = std::function<void(PullRequest, DataPlane::Answer)>;
@@ -123,6 +129,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     std::shared_ptr<ClientStream> stream;   // nullptr: not connected yet
     std::vector<PendingPull> pulls;         // that wait for the stream
     std::vector<data::PendingPush> pushes;  // the same
+    int dialed = 0;                         // how often in vain
   };
   using PeerKey = std::pair<std::string, bool>;  // endpoint; whether it is for pushes
 
@@ -132,11 +139,22 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     Peer& peer = entry->second;
     if (peer.stream != nullptr) return (*peer.stream.*send)(std::move(what));
     (peer.*waiting).push_back(std::move(what));
-    if (!fresh) return;
-    ConnectSocket(io_, entry->first.first, kConnectTimeout, tls_,
-                  [this, key = entry->first](absl::StatusOr<Channel> channel) {
-                    Connected(key, std::move(channel));
-                  });
+    if (fresh) Dial(entry->first);
+  }
+
+  void Dial(const PeerKey& key) {
+    ConnectSocket(
+        io_, key.first, kConnectTimeout, tls_,
+        [this, key](absl::StatusOr<Channel> channel) { Connected(key, std::move(channel)); });
+  }
+  // Waits once to twice as long as the number says, so that those who were refused together do not
+  // come together.
+  void DialLater(const PeerKey& key, int dialed) {
+    const auto least = kFirstWait * (1 << dialed);
+    std::uniform_int_distribution<int64_t> more(0, least.count());
+    const auto timer = std::make_shared<boost::asio::steady_timer>(
+        io_, least + std::chrono::milliseconds(more(random_)));
+    timer->async_wait([this, key, timer](const error_code&) { Dial(key); });
   }
 
   std::shared_ptr<std::atomic<uint64_t>> Counter(const std::string& endpoint) {
@@ -148,11 +166,15 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
 
   void Connected(const PeerKey& key, absl::StatusOr<Channel> channel) {
     Peer& peer = peers_.at(key);
+    const bool closed = channel.status().GetPayload(kClosedInHandshake).has_value();
+    if (closed && peer.dialed < kDialAgain) return DialLater(key, peer.dialed++);
     auto pulls = std::exchange(peer.pulls, {});
     auto pushes = std::exchange(peer.pushes, {});
     if (!channel.ok()) {
       peers_.erase(key);
-      for (PendingPull& pull : pulls) pull.done(channel.status());
+      absl::Status status = channel.status();
+      status.ErasePayload(kClosedInHandshake);
+      for (PendingPull& pull : pulls) pull.done(status);
       return;
     }
     peer.stream = std::make_shared<ClientStream>(*std::move(channel), key.first, Counter(key.first),
@@ -207,6 +229,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   Handshakes handshakes_;
   tcp::acceptor acceptor_;
   boost::asio::steady_timer again_{io_};
+  std::minstd_rand random_{static_cast<uint32_t>(incarnation_.value)};
   std::map<PeerKey, Peer> peers_;
   std::map<ServerStream*, std::shared_ptr<ServerStream>> servers_;
   Strangers strangers_;  // those of servers_ that have asked for nothing

@@ -16,12 +16,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 
 #include "async/run_until.h"
 #include "base/crc32c.h"
+#include "base/host.h"
 #include "identity/files_for_test.h"
 #include "transport/data_protocol.h"
 #include "transport/frame.h"
+#include "transport/strangers.h"
 
 namespace fairway {
 namespace {
@@ -195,6 +199,55 @@ TEST_P(Planes, PullsThatAreTakenBackEndOnBothSides) {
   asked.at(2)(View("22222"));
   ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 3; }));
   EXPECT_EQ((*got_.at({2, 0}))->view(), "22222");
+}
+
+class SecurePlanes : public Planes {
+ protected:
+  // Connections that say nothing take all handshakes that this host may begin at the source.
+  ~SecurePlanes() override {
+    for (const int fd : silent_) ::close(fd);
+  }
+  void TakeAllHandshakes() {
+    const int port = SplitHostPort(source_->endpoint())->second;
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int i = 0; i < 2 * Pace::kAtOnce; ++i) {
+      silent_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      ASSERT_EQ(::connect(silent_.back(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+    }
+  }
+  std::vector<int> silent_;
+};
+INSTANTIATE_TEST_SUITE_P(All, SecurePlanes, testing::Values(true), KindOf);
+
+TEST_P(SecurePlanes, APullWhoseHandshakeIsRefusedForItsPaceDialsAgain) {
+  on_pull_ = [](PullRequest, Answer answer) { answer(View("bytes")); };
+  TakeAllHandshakes();
+  const absl::Status status = PullStatus(5);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Each connection is let go of.
+TEST_P(SecurePlanes, APullThatNobodyLetsInEndsInTime) {
+  boost::asio::io_context io;
+  boost::asio::ip::tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
+  int dialed = 0;
+  std::thread refuses([&] {
+    boost::system::error_code error;
+    while (!error) {
+      acceptor.accept(error);
+      ++dialed;
+    }
+  });
+  endpoint_ = fmt::format("127.0.0.1:{}", acceptor.local_endpoint().port());
+  const absl::Status status = PullStatus(5);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), HasSubstr("during the TLS handshake"));
+  ::shutdown(acceptor.native_handle(), SHUT_RDWR);
+  refuses.join();
+  EXPECT_EQ(dialed, 8);  // one more that the end was
 }
 
 TEST_P(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/front.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <map>
@@ -42,28 +44,28 @@ std::string PlainName(std::string_view peer) {
   return out;
 }
 
-// Connections that were taken and on which nobody has called. Thread-safe.
+// Ends a connection that somebody else has, unless `fd` is another's by now.
+void EndOf(int fd, uint64_t cookie) {
+  const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);  // so that it stays the same meanwhile
+  if (own < 0) return;
+  if (CookieOf(own) == cookie) ::shutdown(own, SHUT_RDWR);
+  ::close(own);
+}
+
+// Connections that were taken and on which no call was let in. Thread-safe.
 class Quiet {
  public:
-  // Whether one more of this peer's network may be taken.
-  bool MayAdd(const std::string& peer) {
-    const std::lock_guard lock(mutex_);
-    if (IsRoom(peer)) return true;
-    // Whoever took them does not say when they end. So they are looked at now and then.
-    const auto now = std::chrono::steady_clock::now();
-    if (now - looked_ < kLookEvery) return false;
-    looked_ = now;
-    std::erase_if(all_, [this](const auto& entry) {
-      if (CookieOf(entry.second.fd) == entry.second.cookie) return false;
-      counted_.Remove(entry.second.number);
-      return true;
-    });
-    return IsRoom(peer);
-  }
   void Add(const std::string& peer, int fd) {
     const std::lock_guard lock(mutex_);
     Forget(peer);
-    all_[peer] = {fd, CookieOf(fd), counted_.Add(peer, [] {})};
+    if (counted_.size() >= Front::kQuiet) ForgetEnded();
+    const uint64_t cookie = CookieOf(fd);
+    const uint64_t number = counted_.Add(peer, [this, peer, fd, cookie] {
+      refusals_.Log(peer, fmt::format("on over {} connections no call was let in", Front::kQuiet));
+      all_.erase(peer);
+      EndOf(fd, cookie);
+    });
+    all_[peer] = {fd, cookie, number};
   }
   void Remove(const std::string& peer) {
     const std::lock_guard lock(mutex_);
@@ -78,8 +80,16 @@ class Quiet {
   };
   static constexpr std::chrono::milliseconds kLookEvery{100};
 
-  bool IsRoom(const std::string& peer) const {
-    return counted_.OfNetwork(peer) + counted_.size() < Front::kQuiet;
+  // Whoever took them does not say when they end. So they are looked at now and then.
+  void ForgetEnded() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looked_ < kLookEvery) return;
+    looked_ = now;
+    std::erase_if(all_, [this](const auto& entry) {
+      if (CookieOf(entry.second.fd) == entry.second.cookie) return false;
+      counted_.Remove(entry.second.number);
+      return true;
+    });
   }
   void Forget(const std::string& peer) {
     const auto one = all_.find(peer);
@@ -91,6 +101,7 @@ class Quiet {
   std::mutex mutex_;
   std::map<std::string, One> all_;  // by peer
   Strangers counted_{Front::kQuiet};
+  Refusals refusals_;
   std::chrono::steady_clock::time_point looked_;
 };
 
@@ -120,7 +131,7 @@ class ThreadFront final : public Front {
       io_->run();
     });
   }
-  void Called(std::string_view peer) override { quiet_.Remove(PlainName(peer)); }
+  void LetIn(std::string_view peer) override { quiet_.Remove(PlainName(peer)); }
 
  private:
   // A connection on which nothing has come yet.
@@ -175,10 +186,6 @@ class ThreadFront final : public Front {
     if (!plain_ && !pace_.Take(one.peer, std::chrono::steady_clock::now())) {
       return refusals_.Log(
           one.peer, fmt::format("its network begins over {} handshakes a second", Pace::kASecond));
-    }
-    if (!quiet_.MayAdd(one.peer)) {
-      return refusals_.Log(
-          one.peer, "of the connections on which nobody calls its network has as many as it may");
     }
     error_code error;
     one.socket.native_non_blocking(true, error);

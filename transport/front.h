@@ -16,9 +16,9 @@
 namespace fairway {
 
 // Has a thread of its own. A connection is taken once something has come on it, for which it has
-// 5 s; as many wait for that as Strangers says. Those that were taken and on which nobody has
-// called yet are counted, and one network has at most as many of kQuiet as it leaves to others.
-// With TLS a network begins as many handshakes a second as Pace says.
+// 5 s; as many wait for that as Strangers says. Of those that were taken and on which no call was
+// let in yet there are kQuiet: for one more, one ends as Strangers says. With TLS a network begins
+// as many handshakes a second as Pace says.
 class Front {
  public:
   static constexpr size_t kQuiet = 1024;
@@ -37,9 +37,9 @@ class Front {
   virtual void Start(Take take) = 0;
   // Takes no more connections; those that were taken go on.
   virtual void Stop() = 0;
-  // There was a call on the connection of `peer`, "127.0.0.1:4711" or as gRPC names it,
+  // A call was let in that came by the connection of `peer`, "127.0.0.1:4711" or as gRPC names it,
   // "ipv4:127.0.0.1:4711". Thread-safe.
-  virtual void Called(std::string_view peer) = 0;
+  virtual void LetIn(std::string_view peer) = 0;
 };
 
 }  // namespace fairway

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -66,6 +68,11 @@ class FrontTest : public testing::Test {
     char byte;
     return ::recv(fd, &byte, 1, 0) <= 0;
   }
+  // Whether it is open, and nothing has come.
+  static bool Open(int fd) {
+    char byte;
+    return ::recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  }
   // As gRPC names the client's end.
   static std::string NameOf(int fd) {
     sockaddr_in here{};
@@ -111,43 +118,55 @@ TEST_F(FrontTest, TenThousandWhoSayNothingKeepNobodyOut) {
   EXPECT_TRUE(Taken(2));
 }
 
-TEST_F(FrontTest, OfThoseThatNobodyCallsOnANetworkHasAsManyAsItLeavesToOthers) {
+TEST_F(FrontTest, ForOneMoreThatHasNotProvedItselfTheOldestOfTheNetworkThatHasMostEnds) {
   std::vector<int> first;
-  for (size_t i = 0; i < Front::kQuiet / 2; ++i) first.push_back(Connect(2, kGreeting));
-  ASSERT_TRUE(Taken(Front::kQuiet / 2));
-  EXPECT_TRUE(Closed(Connect(2, kGreeting)));
-  // Others have half of what is left.
-  for (size_t i = 0; i < Front::kQuiet / 4; ++i) Connect(3, kGreeting);
-  ASSERT_TRUE(Taken(Front::kQuiet * 3 / 4));
-  EXPECT_TRUE(Closed(Connect(3, kGreeting)));
-  Connect(4, kGreeting);
-  ASSERT_TRUE(Taken(Front::kQuiet * 3 / 4 + 1));
-  // A call makes one known. It now has as many as it leaves.
-  front_->Called("ipv4:nonsense");
-  for (size_t i = 0; i < Front::kQuiet / 8 + 2; ++i) front_->Called(NameOf(first[i]));
+  for (size_t i = 0; i < Front::kQuiet; ++i) {
+    first.push_back(Connect(2, kGreeting));
+    ASSERT_TRUE(Taken(i + 1));  // in their order
+  }
+  front_->LetIn("ipv4:nonsense");
+  front_->LetIn(NameOf(first[0]));
+  const int other = Connect(3, kGreeting);
+  ASSERT_TRUE(Taken(Front::kQuiet + 1));
+  EXPECT_TRUE(Open(first[1]));  // there was room for one
+  Connect(3, kGreeting);
+  EXPECT_TRUE(Closed(first[1]));
   Connect(2, kGreeting);
-  ASSERT_TRUE(Taken(Front::kQuiet * 3 / 4 + 2));
+  EXPECT_TRUE(Closed(first[2]));
+  EXPECT_TRUE(Open(first[0]));
+  EXPECT_TRUE(Open(other));
 }
 
-TEST_F(FrontTest, ThoseThatHaveEndedCountNoMore) {
-  for (size_t i = 0; i < Front::kQuiet / 2; ++i) Connect(2, kGreeting);
-  ASSERT_TRUE(Taken(Front::kQuiet / 2));
+TEST_F(FrontTest, ManyNetworksKeepNobodyOfAnotherOut) {
+  size_t count = 0;
+  for (int host = 2; host < 14; ++host) {
+    for (size_t i = 0; i < Front::kQuiet / 12 + 1; ++i, ++count) Connect(host, kGreeting);
+  }
+  ASSERT_TRUE(Taken(count));
+  const int other = Connect(14, kGreeting);
+  ASSERT_TRUE(Taken(count + 1));
+  EXPECT_TRUE(Open(other));
+}
+
+TEST_F(FrontTest, ThoseThatHaveEndedCountNoMoreAndWhatHasTheirNumbersGoesOn) {
+  for (size_t i = 0; i < Front::kQuiet; ++i) Connect(2, kGreeting);
+  ASSERT_TRUE(Taken(Front::kQuiet));
+  std::vector<int> others;
   {
     const std::lock_guard lock(mutex_);
     for (const int fd : taken_) ::close(fd);
-    // Their numbers are used again, for other sockets.
-    for (int& fd : taken_) fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    for (size_t i = 0; i < Front::kQuiet / 2; ++i) {
+      std::array<int, 2> pair{};
+      ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+      others.insert(others.end(), pair.begin(), pair.end());
+    }
+    taken_ = others;
   }
-  // They are looked at now and then: who is refused meanwhile comes again.
-  const size_t before = Front::kQuiet / 2;
-  for (int i = 0; i < 600; ++i) {
-    const int fd = Connect(2, kGreeting);
-    char byte;
-    const timeval while_taken{.tv_sec = 0, .tv_usec = 100'000};
-    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &while_taken, sizeof while_taken);
-    if (::recv(fd, &byte, 1, 0) < 0 && errno == EAGAIN) break;
-  }
-  EXPECT_TRUE(Taken(before + 1));
+  const int first = Connect(2, kGreeting);
+  for (size_t i = 1; i < Front::kQuiet; ++i) Connect(2, kGreeting);
+  ASSERT_TRUE(Taken(2 * Front::kQuiet));
+  EXPECT_TRUE(Open(first));
+  for (const int fd : others) ASSERT_TRUE(Open(fd));
 }
 
 TEST_F(FrontTest, OnceStoppedItTakesNothing) {

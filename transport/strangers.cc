@@ -76,6 +76,14 @@ bool Pace::Take(std::string_view peer, std::chrono::steady_clock::time_point now
   return true;
 }
 
+void Pace::GiveBack(std::string_view peer, std::chrono::steady_clock::time_point now) {
+  all_ = {std::min(2 * kAtOnce, LeftAt(all_, 2 * kASecond, 2 * kAtOnce, now) + 1), now};
+  const auto network = networks_.find(NetworkOfPeer(peer));
+  if (network == networks_.end()) return;
+  Count& count = network->second;
+  count = {std::min(kAtOnce, LeftAt(count, kASecond, kAtOnce, now) + 1), now};
+}
+
 void Refusals::Log(std::string_view peer, std::string_view why) {
   const auto now = std::chrono::steady_clock::now();
   if (now - said_ < std::chrono::seconds(1)) {

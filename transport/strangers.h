@@ -55,7 +55,8 @@ class Strangers {
 
 // How many handshakes may begin at a port. Each takes about a millisecond of a thread, perhaps of
 // one that has other work. A network begins kASecond, and kAtOnce before that counts. All together
-// begin twice as many; beyond that only networks go on that have begun few. Not thread-safe.
+// begin twice as many; beyond that only networks go on that have begun few. One that ended well,
+// with a certificate of the cluster, counts no more. Not thread-safe.
 class Pace {
  public:
   static constexpr double kASecond = 128;
@@ -65,6 +66,8 @@ class Pace {
 
   // Whether `peer` may begin one now, which then counts.
   bool Take(std::string_view peer, std::chrono::steady_clock::time_point now);
+  // The one that `peer` began counts no more.
+  void GiveBack(std::string_view peer, std::chrono::steady_clock::time_point now);
 
  private:
   struct Count {

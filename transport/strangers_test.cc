@@ -83,6 +83,23 @@ TEST(PaceTest, ANetworkBeginsSoManyASecond) {
   EXPECT_EQ(begun, Pace::kAtOnce);
 }
 
+TEST(PaceTest, WhoEndedOneWellMayBeginAnother) {
+  Pace pace;
+  const auto now = std::chrono::steady_clock::time_point() + std::chrono::hours(1);
+  for (int i = 0; i < 10 * Pace::kAtOnce; ++i) {
+    ASSERT_TRUE(pace.Take("1.1.1.1:1", now)) << i;
+    pace.GiveBack("1.1.1.1:1", now);
+  }
+  // It has no more than before.
+  int begun = 0;
+  while (pace.Take("1.1.1.1:1", now)) ++begun;
+  EXPECT_EQ(begun, Pace::kAtOnce);
+  pace.GiveBack("2.2.2.2:1", now);
+  for (begun = 0; pace.Take("2.2.2.2:1", now); ++begun) {
+  }
+  EXPECT_EQ(begun, Pace::kAtOnce);
+}
+
 TEST(PaceTest, AllTogetherBeginTwiceAsManyAndThoseWhoBeganFewGoOn) {
   Pace pace;
   const auto now = std::chrono::steady_clock::time_point() + std::chrono::hours(1);

@@ -5,7 +5,10 @@
 #include <mutex>
 #include <optional>
 
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/grpcpp.h>
+
+#include "controller/access/one_message.h"
 
 namespace fairway {
 namespace {
@@ -78,13 +81,20 @@ class Held final : public HeldCall, public OpenCall, public std::enable_shared_f
   std::weak_ptr<OpenStream> stream_;      // guarded by mu_
 };
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)};
-}
-
 }  // namespace
 
+int MethodIndex(const std::string& rpc) {
+  return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(rpc)->index();
+}
+
 Verdict CallAccess::Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const {
+  Verdict verdict = AskGate(context, rpc);
+  if (verdict.status.ok() && let_in_) let_in_(context.peer());
+  return verdict;
+}
+
+Verdict CallAccess::AskGate(const grpc::CallbackServerContext& context,
+                            std::string_view rpc) const {
   if (gate_ == nullptr) return {};
   const std::optional<Verb> verb = VerbOf(rpc);
   if (!verb.has_value()) {
@@ -118,11 +128,8 @@ void CallAccess::Later(const Verdict& refused,
                    [finish = std::move(finish), status = refused.status] { finish(status); });
 }
 
-grpc::ServerUnaryReactor* CallAccess::Refuse(const Verdict& refused,
-                                             grpc::CallbackServerContext* context) const {
-  auto* const reactor = context->DefaultReactor();
-  Later(refused, [reactor](const absl::Status& status) { reactor->Finish(ToGrpcStatus(status)); });
-  return reactor;
+absl::Status CallAccess::Check(const Caller& caller) const {
+  return gate_ == nullptr ? absl::OkStatus() : gate_->Check(caller.token);
 }
 
 std::shared_ptr<HeldCall> CallAccess::Hold(const Caller& caller,

@@ -15,7 +15,6 @@
 
 namespace grpc {
 class CallbackServerContext;
-class ServerUnaryReactor;
 class Status;
 }  // namespace grpc
 
@@ -34,23 +33,31 @@ class HeldCall {
   virtual void Done() = 0;
 };
 
+// `status` for the end of `reactor`'s call. gRPC's types are complete where it is used.
+template <typename Reactor, typename Status = grpc::Status>
+Status StatusFor(const Reactor* /*reactor*/, const absl::Status& status) {
+  using Code = decltype(std::declval<Status>().error_code());
+  return Status(static_cast<Code>(static_cast<int>(status.code())), Text(status));
+}
+
 // A reactor of a call that was refused.
-template <typename Reactor, typename Status = grpc::Status>  // which is complete where it is used
+template <typename Reactor>
 class RefusedCall final : public Reactor {
  public:
-  void FinishWith(const absl::Status& status) {
-    using Code = decltype(std::declval<Status>().error_code());
-    this->Finish(Status(static_cast<Code>(static_cast<int>(status.code())), Text(status)));
-  }
+  void FinishWith(const absl::Status& status) { this->Finish(StatusFor(this, status)); }
   void OnDone() override { delete this; }
 };
 
 // Thread-safe. Without a gate the cluster has no identity, and whoever reaches the port may do all.
 class CallAccess {
  public:
+  // Hears that a call was let in, and by which connection it came, as gRPC names the peer.
+  using LetIn = std::function<void(const std::string& peer)>;
+
   CallAccess() = default;
-  // Both outlive all calls.
-  CallAccess(EventLoop* loop, Gate* gate) : loop_(loop), gate_(gate) {}
+  // Both outlive all calls. `let_in` is thread-safe.
+  CallAccess(EventLoop* loop, Gate* gate, LetIn let_in = {})
+      : loop_(loop), gate_(gate), let_in_(std::move(let_in)) {}
 
   // Whether the caller may do what `rpc` asks for; `rpc` is as descriptors name it,
   // "fairway.v1.Admin.GetStatus". A method that works on a session asks as its owner, and then
@@ -62,9 +69,10 @@ class CallAccess {
   // Who owns what this call makes, or comes back to: the token's tenant, and the host.
   std::string OwnerOf(const Caller& caller, const grpc::CallbackServerContext& context) const;
 
+  // For what was judged, and then waited. UNAUTHENTICATED: the token counts no longer.
+  absl::Status Check(const Caller& caller) const;
+
   // The end of a call that was refused. It comes later when wrong tokens came often.
-  grpc::ServerUnaryReactor* Refuse(const Verdict& refused,
-                                   grpc::CallbackServerContext* context) const;
   template <typename Reactor>
   Reactor* RefuseStream(const Verdict& refused) const {
     auto* const call = new RefusedCall<Reactor>;
@@ -76,10 +84,12 @@ class CallAccess {
   std::shared_ptr<HeldCall> Hold(const Caller& caller, grpc::CallbackServerContext* context) const;
 
  private:
+  Verdict AskGate(const grpc::CallbackServerContext& context, std::string_view rpc) const;
   void Later(const Verdict& refused, std::function<void(const absl::Status&)> finish) const;
 
   EventLoop* loop_ = nullptr;
   Gate* gate_ = nullptr;
+  LetIn let_in_;
 };
 
 }  // namespace fairway

@@ -11,7 +11,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "base/utf8.h"
-#include "controller/access/call_access.h"
+#include "controller/access/one_message.h"
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
@@ -26,33 +26,17 @@ constexpr int kMaxLines = 100000;
 // client has read them.
 constexpr int kMaxLogReaders = 4;
 constexpr int kTokensOfAnAnswer = 1000;
-// The most calls about tokens that wait at one time.
+// The most calls about tokens that wait at one time. A token has as many as it leaves to others.
 constexpr size_t kMostOnTokens = 1024;
 constexpr size_t kMostJoining = 64;
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(status.code()), Text(status)};
-}
-
-// Streams the lines that it is given. Owns itself. Counts in `readers` until its lines are gone.
-class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
+// Streams lines of logs. Counts in `readers` until they are gone.
+class LogStream final : public OneMessageCall<v1::GetLogsRequest, v1::LogLine> {
  public:
-  LogStream(std::atomic<int>& readers, std::shared_ptr<HeldCall> held)
-      : readers_(readers),
-        held_(std::move(held)),
-        refused_(readers_.fetch_add(1) >= kMaxLogReaders) {
-    if (refused_) --readers_;
-    held_->Watch();
-  }
+  LogStream(AdmittedCall admitted, const AdminHooks& hooks, std::atomic<int>& readers)
+      : OneMessageCall(std::move(admitted)), hooks_(hooks), readers_(readers) {}
   ~LogStream() override {
-    if (!refused_) --readers_;
-  }
-  bool refused() const { return refused_; }
-  // Called once, on any thread.
-  void Begin(absl::StatusOr<std::vector<std::pair<std::string, std::string>>> lines) {
-    if (!lines.ok()) return Finish(ToGrpc(lines.status()));
-    lines_ = *std::move(lines);
-    Next();
+    if (counted_) --readers_;
   }
   void OnWriteDone(bool ok) override {
     if (ok) {
@@ -61,12 +45,28 @@ class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
       Finish(grpc::Status::CANCELLED);
     }
   }
-  void OnDone() override {
-    held_->Done();
-    delete this;
-  }
 
  private:
+  void Begin() override {
+    counted_ = readers_.fetch_add(1) < kMaxLogReaders;
+    if (!counted_) {
+      --readers_;
+      return End(Error(
+          absl::StatusCode::kResourceExhausted,
+          "{} others are reading the logs, and no more may at one time: each has its lines in the "
+          "controller's memory until it has read them. End one of them, or wait until it ended",
+          kMaxLogReaders));
+    }
+    const int lines = request().max_lines() <= 0 ? kDefaultLines : request().max_lines();
+    hooks_.disk->Run([this, lines = std::min(lines, kMaxLines)] {
+      Send(ReadLogs(hooks_.log_dir, request().process(), lines));
+    });
+  }
+  void Send(absl::StatusOr<std::vector<std::pair<std::string, std::string>>> lines) {
+    if (!lines.ok()) return End(lines.status());
+    lines_ = *std::move(lines);
+    Next();
+  }
   void Next() {
     if (next_ == lines_.size()) return Finish(grpc::Status::OK);
     line_.set_process(ValidUtf8(lines_[next_].first));
@@ -75,9 +75,9 @@ class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
     StartWrite(&line_);
   }
 
+  const AdminHooks& hooks_;
   std::atomic<int>& readers_;
-  const std::shared_ptr<HeldCall> held_;
-  const bool refused_;
+  bool counted_ = false;  // in readers_
   std::vector<std::pair<std::string, std::string>> lines_;
   size_t next_ = 0;
   v1::LogLine line_;
@@ -170,188 +170,159 @@ absl::Status ListCertificates(Issuer& issuer, int64_t after,
   return absl::OkStatus();
 }
 
-class Implementation final : public AdminService, private v1::Admin::CallbackService {
+class Implementation final : public AdminService, private OneMessageService<v1::Admin::Service> {
  public:
   explicit Implementation(AdminHooks hooks)
-      : hooks_(std::move(hooks)), access_(hooks_.loop, hooks_.gate) {}
+      : OneMessageService(hooks.access), hooks_(std::move(hooks)) {
+    ServeCluster();
+    ServeTokens();
+    ServeCertificates();
+  }
 
   void Register(grpc::ServerBuilder* builder) override { builder->RegisterService(this); }
 
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
-                                      const v1::GetStatusRequest*,
-                                      v1::GetStatusResponse* response) override {
-    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.GetStatus");
-    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
-    auto* const reactor = context->DefaultReactor();
-    hooks_.loop->Post("admin GetStatus", [this, reactor, response] {
-      *response = ToStatusResponse(hooks_.snapshot());
-      reactor->Finish(grpc::Status::OK);
-    });
-    return reactor;
-  }
-
-  grpc::ServerWriteReactor<v1::LogLine>* GetLogs(grpc::CallbackServerContext* context,
-                                                 const v1::GetLogsRequest* request) override {
-    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.GetLogs");
-    if (!verdict.status.ok())
-      return access_.RefuseStream<grpc::ServerWriteReactor<v1::LogLine>>(verdict);
-    auto* const stream = new LogStream(log_readers_, access_.Hold(verdict.caller, context));
-    if (stream->refused()) {
-      stream->Begin(Error(
-          absl::StatusCode::kResourceExhausted,
-          "{} others are reading the logs, and no more may at one time: each has its lines in the "
-          "controller's memory until it has read them. End one of them, or wait until it ended",
-          kMaxLogReaders));
-      return stream;
-    }
-    int lines = request->max_lines() <= 0 ? kDefaultLines : request->max_lines();
-    lines = std::min(lines, kMaxLines);
-    hooks_.disk->Run([stream, directory = hooks_.log_dir, process = request->process(), lines] {
-      stream->Begin(ReadLogs(directory, process, lines));
-    });
-    return stream;
-  }
-
-  grpc::ServerUnaryReactor* RestartExecutor(grpc::CallbackServerContext* context,
-                                            const v1::RestartExecutorRequest* request,
-                                            v1::RestartExecutorResponse* response) override {
-    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.RestartExecutor");
-    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
-    auto* const reactor = context->DefaultReactor();
-    hooks_.loop->Post("admin RestartExecutor", [this, reactor, response, caller = verdict.caller,
-                                                worker = request->worker()] {
-      const auto ended = hooks_.restart_executor(worker);
-      access_.Record(caller, Verb::kRestartExecutor, worker, ended.status());
-      if (ended.ok()) response->set_incarnation(ended->value);
-      reactor->Finish(ToGrpc(ended.status()));
-    });
-    return reactor;
-  }
-
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
-                                     const v1::ShutdownRequest*,
-                                     v1::ShutdownResponse* response) override {
-    const Verdict verdict = access_.Judge(*context, "fairway.v1.Admin.Shutdown");
-    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
-    auto* const reactor = context->DefaultReactor();
-    access_.Record(verdict.caller, Verb::kEndCluster, "", absl::OkStatus());
-    hooks_.loop->Post("admin Shutdown", [this, reactor, response] {
-      const ControllerSnapshot snapshot = hooks_.snapshot();
-      response->set_controller_pid(snapshot.controller_pid);
-      response->set_launcher_pid(snapshot.launcher_pid);
-      reactor->Finish(grpc::Status::OK);
-      hooks_.shutdown();
-    });
-    return reactor;
-  }
-
-  grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context,
-                                        const v1::CreateTokenRequest* request,
-                                        v1::CreateTokenResponse* response) override {
-    return OnTokens(context, "fairway.v1.Admin.CreateToken",
-                    [this, request, response](const Caller& caller) {
-                      const absl::Status made = fairway::CreateToken(hooks_, *request, response);
-                      access_.Record(caller, Verb::kChangeTokens, ObjectOf(*response), made);
-                      return made;
-                    });
-  }
-  grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context,
-                                       const v1::ListTokensRequest* request,
-                                       v1::ListTokensResponse* response) override {
-    return OnTokens(context, "fairway.v1.Admin.ListTokens",
-                    [this, request, response](const Caller&) {
-                      fairway::ListTokens(*hooks_.gate, request->after(), response);
-                      return absl::OkStatus();
-                    });
-  }
-  grpc::ServerUnaryReactor* RevokeToken(grpc::CallbackServerContext* context,
-                                        const v1::RevokeTokenRequest* request,
-                                        v1::RevokeTokenResponse*) override {
-    return OnTokens(context, "fairway.v1.Admin.RevokeToken", [this, request](const Caller& caller) {
-      const absl::Status revoked = hooks_.gate->Revoke(request->id());
-      access_.Record(caller, Verb::kChangeTokens, fmt::format("revoke token {}", request->id()),
-                     revoked);
-      return revoked;
-    });
-  }
-
-  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
-                                 const v1::JoinRequest* request,
-                                 v1::JoinResponse* response) override {
-    return OnTokens(context, "fairway.v1.Admin.Join",
-                    [this, request, response](const Caller& caller) {
-                      const absl::Status joined = fairway::Join(hooks_, caller, *request, response);
-                      access_.Record(caller, Verb::kJoin, "worker " + caller.worker, joined);
-                      return joined;
-                    });
-  }
-
-  grpc::ServerUnaryReactor* ListCertificates(grpc::CallbackServerContext* context,
-                                             const v1::ListCertificatesRequest* request,
-                                             v1::ListCertificatesResponse* response) override {
-    return OnTokens(context, "fairway.v1.Admin.ListCertificates",
-                    [this, request, response](const Caller&) {
-                      return fairway::ListCertificates(*hooks_.issuer, request->after(), response);
-                    });
-  }
-
-  grpc::ServerUnaryReactor* RevokeCertificates(grpc::CallbackServerContext* context,
-                                               const v1::RevokeCertificatesRequest* request,
-                                               v1::RevokeCertificatesResponse* response) override {
-    return OnTokens(context, "fairway.v1.Admin.RevokeCertificates",
-                    [this, request, response](const Caller& caller) {
-                      const auto revoked = hooks_.issuer->Revoke(request->worker());
-                      access_.Record(caller, Verb::kRevokeCertificates,
-                                     "worker " + BoundedText(request->worker(), 200),
-                                     revoked.status());
-                      if (revoked.status().code() == absl::StatusCode::kInvalidArgument)
-                        return revoked.status();
-                      if (revoked.ok()) {
-                        response->set_certificates(revoked->certificates);
-                        response->set_tokens(revoked->tokens);
-                      }
-                      hooks_.loop->Post("revoke certificates", [this, worker = request->worker()] {
-                        hooks_.end_worker(worker, "its certificate was revoked by an admin");
-                      });
-                      return revoked.status();
-                    });
-  }
-
  private:
-  // Does `work`, which may wait for the disk, if the caller may ask for it.
-  grpc::ServerUnaryReactor* OnTokens(grpc::CallbackServerContext* context, std::string_view rpc,
-                                     std::function<absl::Status(const Caller&)> work) {
-    const Verdict verdict = access_.Judge(*context, rpc);
-    if (!verdict.status.ok()) return access_.Refuse(verdict, context);
-    auto* const reactor = context->DefaultReactor();
+  template <typename Request, typename Response>
+  using TokenWork =
+      std::function<absl::Status(const Caller&, const Request& request, Response* response)>;
+
+  void ServeCluster() {
+    ServeUnary<v1::GetStatusRequest, v1::GetStatusResponse>(
+        "fairway.v1.Admin.GetStatus", [this](auto* call) {
+          hooks_.loop->Post("admin GetStatus", [this, call] {
+            call->response() = ToStatusResponse(hooks_.snapshot());
+            call->Answer(absl::OkStatus());
+          });
+        });
+    Serve<LogStream>("fairway.v1.Admin.GetLogs", [this](AdmittedCall admitted) {
+      return new LogStream(std::move(admitted), hooks_, log_readers_);
+    });
+    ServeUnary<v1::RestartExecutorRequest, v1::RestartExecutorResponse>(
+        "fairway.v1.Admin.RestartExecutor", [this](auto* call) {
+          hooks_.loop->Post("admin RestartExecutor", [this, call] {
+            const std::string& worker = call->request().worker();
+            const auto ended = hooks_.restart_executor(worker);
+            access().Record(call->caller(), Verb::kRestartExecutor, worker, ended.status());
+            if (ended.ok()) call->response().set_incarnation(ended->value);
+            call->Answer(ended.status());
+          });
+        });
+    ServeUnary<v1::ShutdownRequest, v1::ShutdownResponse>(
+        "fairway.v1.Admin.Shutdown", [this](auto* call) {
+          access().Record(call->caller(), Verb::kEndCluster, "", absl::OkStatus());
+          hooks_.loop->Post("admin Shutdown", [this, call] {
+            const ControllerSnapshot snapshot = hooks_.snapshot();
+            call->response().set_controller_pid(snapshot.controller_pid);
+            call->response().set_launcher_pid(snapshot.launcher_pid);
+            call->Answer(absl::OkStatus());
+            hooks_.shutdown();
+          });
+        });
+  }
+
+  void ServeTokens() {
+    ServeOnTokens<v1::CreateTokenRequest, v1::CreateTokenResponse>(
+        "fairway.v1.Admin.CreateToken",
+        [this](const Caller& caller, const auto& request, auto* response) {
+          const absl::Status made = fairway::CreateToken(hooks_, request, response);
+          access().Record(caller, Verb::kChangeTokens, ObjectOf(*response), made);
+          return made;
+        });
+    ServeOnTokens<v1::ListTokensRequest, v1::ListTokensResponse>(
+        "fairway.v1.Admin.ListTokens", [this](const Caller&, const auto& request, auto* response) {
+          fairway::ListTokens(*hooks_.gate, request.after(), response);
+          return absl::OkStatus();
+        });
+    ServeUnary<v1::RevokeTokenRequest, v1::RevokeTokenResponse>(
+        "fairway.v1.Admin.RevokeToken", [this](auto* call) { Revoke(call); });
+    ServeOnTokens<v1::JoinRequest, v1::JoinResponse>(
+        "fairway.v1.Admin.Join", [this](const Caller& caller, const auto& request, auto* response) {
+          const absl::Status joined = fairway::Join(hooks_, caller, request, response);
+          access().Record(caller, Verb::kJoin, "worker " + caller.worker, joined);
+          return joined;
+        });
+  }
+
+  void ServeCertificates() {
+    ServeOnTokens<v1::ListCertificatesRequest, v1::ListCertificatesResponse>(
+        "fairway.v1.Admin.ListCertificates",
+        [this](const Caller&, const auto& request, auto* response) {
+          return fairway::ListCertificates(*hooks_.issuer, request.after(), response);
+        });
+    ServeOnTokens<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>(
+        "fairway.v1.Admin.RevokeCertificates",
+        [this](const Caller& caller, const auto& request, auto* response) {
+          const auto revoked = hooks_.issuer->Revoke(request.worker());
+          access().Record(caller, Verb::kRevokeCertificates,
+                          "worker " + BoundedText(request.worker(), 200), revoked.status());
+          if (revoked.status().code() == absl::StatusCode::kInvalidArgument)
+            return revoked.status();
+          if (revoked.ok()) {
+            response->set_certificates(revoked->certificates);
+            response->set_tokens(revoked->tokens);
+          }
+          hooks_.loop->Post("revoke certificates", [this, worker = request.worker()] {
+            hooks_.end_worker(worker, "its certificate was revoked by an admin");
+          });
+          return revoked.status();
+        });
+  }
+
+  // Serves `rpc` by `work`, which may wait for the disk.
+  template <typename Request, typename Response>
+  void ServeOnTokens(const std::string& rpc, TokenWork<Request, Response> work) {
+    ServeUnary<Request, Response>(rpc, [this, work = std::move(work)](auto* call) {
+      const absl::Status room = RoomOnTokens(call->caller());
+      if (!room.ok()) return call->Answer(room);
+      hooks_.tokens->Run(
+          [this, call, &work] {
+            // The token may have been revoked while this waited.
+            const absl::Status counts = hooks_.gate->Check(call->caller().token);
+            call->Answer(counts.ok() ? work(call->caller(), call->request(), &call->response())
+                                     : counts);
+          },
+          OwnerOf(call->caller()));
+    });
+  }
+
+  // Counts before it is on the disk, so that nobody whose calls wait for the disk holds it up.
+  void Revoke(UnaryCall<v1::RevokeTokenRequest, v1::RevokeTokenResponse>* call) {
+    const int64_t id = call->request().id();
+    const auto answer = [this, call, id](const absl::Status& revoked) {
+      access().Record(call->caller(), Verb::kChangeTokens, fmt::format("revoke token {}", id),
+                      revoked);
+      call->Answer(revoked);
+    };
+    if (hooks_.gate != nullptr) hooks_.gate->RevokeHere(id);
+    const absl::Status room = RoomOnTokens(call->caller());
+    if (hooks_.gate == nullptr) return call->Answer(room);
+    if (!room.ok()) return answer(Gate::NotWrittenDown(id, room));
+    // It is written down also if the caller's own token counts no longer.
+    hooks_.tokens->Run([this, id, answer] { answer(hooks_.gate->Revoke(id)); },
+                       OwnerOf(call->caller()));
+  }
+
+  // Callers take turns.
+  static uint64_t OwnerOf(const Caller& caller) { return static_cast<uint64_t>(caller.token); }
+
+  // Whether one more call about tokens may wait for the disk.
+  absl::Status RoomOnTokens(const Caller& caller) const {
     if (hooks_.gate == nullptr) {
-      reactor->Finish(ToGrpc(
-          Error(absl::StatusCode::kFailedPrecondition,
-                "this controller has no certificates (--tls-ca), so it asks nobody for a token")));
-      return reactor;
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   "this controller has no certificates (--tls-ca), so it asks nobody for a token");
     }
-    // Callers take turns, and workers that join leave most of the room to admins.
-    const size_t most = verdict.caller.role == TokenRole::kWorker ? kMostJoining : kMostOnTokens;
-    if (hooks_.tokens->pending() >= most) {
-      reactor->Finish(ToGrpc(Error(absl::StatusCode::kResourceExhausted,
-                                   "{} calls about tokens wait for the controller's disk, and no "
-                                   "more may; try again",
-                                   most)));
-      return reactor;
-    }
-    const auto owner = static_cast<uint64_t>(verdict.caller.token);
-    hooks_.tokens->Run(
-        [this, reactor, caller = verdict.caller, work = std::move(work)] {
-          // The token may have been revoked while this waited.
-          const absl::Status counts = hooks_.gate->Check(caller.token);
-          reactor->Finish(ToGrpc(counts.ok() ? work(caller) : counts));
-        },
-        owner);
-    return reactor;
+    const size_t all = hooks_.tokens->pending(), own = hooks_.tokens->pending(OwnerOf(caller));
+    // Workers that join leave most of the room to admins, and each admin leaves others what it has.
+    const bool worker = caller.role == TokenRole::kWorker;
+    if (worker ? all < kMostJoining : all + own < kMostOnTokens) return absl::OkStatus();
+    return Error(
+        absl::StatusCode::kResourceExhausted,
+        "{} calls about tokens wait for the controller's disk, {} of them with this token, "
+        "and no more may; try again",
+        all, own);
   }
 
   const AdminHooks hooks_;
-  const CallAccess access_;
   std::atomic<int> log_readers_{0};
 };
 

@@ -9,6 +9,7 @@
 
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
+#include "controller/access/call_access.h"
 #include "controller/daemon/snapshot.h"
 #include "fairway/v1/admin.pb.h"
 #include "identity/gate.h"
@@ -30,6 +31,7 @@ struct AdminHooks {
   std::function<void(const std::string& worker, const std::string& why)> end_worker;
   std::function<void()> shutdown;  // called in the loop, once the answer has been made
   std::string log_dir;             // empty: there are no logs
+  CallAccess access{};             // judges the calls
   Gate* gate = nullptr;            // keeps the tokens; nullptr: there are none
   BlockingPool* tokens = nullptr;  // waits for the disk on which they are kept
   Issuer* issuer = nullptr;        // signs the certificates of workers; nullptr: as `gate`

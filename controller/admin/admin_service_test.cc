@@ -4,13 +4,17 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +104,114 @@ TEST_F(AdminLogsTest, ReadersThatDoNotReadAreFew) {
   EXPECT_TRUE(readers.back()->lines->Finish().ok());
   bool again = false;
   while (!again) again = GetLogs()->Read();
+}
+
+// The service of a controller with tokens, whose disk is slow.
+class AdminTokensTest : public ::testing::Test {
+ protected:
+  AdminTokensTest() {
+    std::string made = (std::filesystem::temp_directory_path() / "fairway-XXXXXX").string();
+    if (::mkdtemp(made.data()) == nullptr) std::abort();
+    directory_ = made;
+    gate_ = Gate::Open(directory_).value();
+    AdminHooks hooks;
+    hooks.loop = &loop_;
+    hooks.access = CallAccess(&loop_, gate_.get());
+    hooks.gate = gate_.get();
+    hooks.tokens = tokens_.get();
+    service_ = MakeAdminService(std::move(hooks));
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    service_->Register(&builder);
+    server_ = builder.BuildAndStart();
+    stub_ = v1::Admin::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                   grpc::InsecureChannelCredentials()));
+    thread_ = std::thread([this] { loop_.Run(); });
+    tokens_->Run([this] { disk_.get_future().wait(); });
+  }
+  ~AdminTokensTest() override {
+    tokens_ = nullptr;  // all calls end
+    server_->Shutdown();
+    server_->Wait();
+    loop_.Stop();
+    thread_.join();
+    service_ = nullptr;
+    gate_ = nullptr;
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+  }
+
+  TokenStore::Made MakeAdmin() {
+    return gate_->Create({.role = TokenRole::kAdmin, .lifetime = std::chrono::hours(1)}).value();
+  }
+  // A call that asks for a token to be revoked. It may wait for long.
+  struct Revocation {
+    std::future<grpc::Status> status;
+    grpc::ClientContext context;
+    v1::RevokeTokenRequest request;
+    v1::RevokeTokenResponse response;
+  };
+  Revocation& Revoke(const TokenStore::Made& caller, int64_t id) {
+    Revocation& call = *calls_.emplace_back(std::make_unique<Revocation>());
+    call.context.AddMetadata("authorization", "Bearer " + caller.secret);
+    call.request.set_id(id);
+    auto said = std::make_shared<std::promise<grpc::Status>>();
+    call.status = said->get_future();
+    stub_->async()->RevokeToken(&call.context, &call.request, &call.response,
+                                [said](grpc::Status status) { said->set_value(status); });
+    return call;
+  }
+  // Waits until so many calls wait for the disk, besides what holds it up.
+  void AwaitPending(size_t count) {
+    while (tokens_->pending() < count + 1) std::this_thread::yield();
+  }
+
+  std::string directory_;
+  std::unique_ptr<Gate> gate_;
+  EventLoop loop_;
+  std::thread thread_;
+  std::promise<void> disk_;  // works once this is set
+  std::unique_ptr<BlockingPool> tokens_ = std::make_unique<BlockingPool>("test-tokens", 1);
+  std::vector<std::unique_ptr<Revocation>> calls_;
+  std::unique_ptr<AdminService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::Admin::Stub> stub_;
+};
+
+TEST_F(AdminTokensTest, AnAdminWhoseCallsWaitForTheDiskLeavesRoomToOthers) {
+  const auto first = MakeAdmin(), second = MakeAdmin();
+  constexpr size_t kHalf = 512;
+  for (size_t i = 0; i < kHalf; ++i) Revoke(first, 99);
+  AwaitPending(kHalf);
+  const grpc::Status refused = Revoke(first, 99).status.get();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  Revocation& other = Revoke(second, first.kept.record.id);
+  AwaitPending(kHalf + 1);
+  // It counts before it is on the disk, so the others end.
+  EXPECT_FALSE(gate_->Check(first.kept.record.id).ok());
+  disk_.set_value();
+  const grpc::Status done = other.status.get();
+  EXPECT_TRUE(done.ok()) << done.error_message();
+}
+
+TEST_F(AdminTokensTest, ARevocationWithoutRoomCountsAtOnceAndSaysThatItIsNotWrittenDown) {
+  const auto first = MakeAdmin(), second = MakeAdmin();
+  for (int i = 0; i < 1024; ++i) tokens_->Run([] {}, 1000 + static_cast<uint64_t>(i));
+  const grpc::Status said = Revoke(second, first.kept.record.id).status.get();
+  EXPECT_EQ(said.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(said.error_message(), ::testing::HasSubstr("counts no longer, but this could not"));
+  EXPECT_FALSE(gate_->Check(first.kept.record.id).ok());
+  disk_.set_value();
+}
+
+TEST_F(AdminTokensTest, AnAdminMayRevokeItself) {
+  const auto first = MakeAdmin();
+  Revocation& call = Revoke(first, first.kept.record.id);
+  AwaitPending(1);
+  disk_.set_value();
+  const grpc::Status done = call.status.get();
+  EXPECT_TRUE(done.ok()) << done.error_message();
 }
 
 TEST(AdminServiceTest, AStatusCanBeReadWhateverBytesItsTextsHold) {

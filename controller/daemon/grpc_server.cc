@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -12,14 +13,11 @@
 #include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
-#include <grpcpp/support/server_interceptor.h>
 #include <spdlog/spdlog.h>
-
-#include "transport/front.h"
 
 namespace fairway {
 namespace {
@@ -102,25 +100,45 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// Tells the front of each call. It intercepts nothing.
-class CallWatch final : public grpc::experimental::ServerInterceptorFactoryInterface {
+// grpc.health.v1, and the end of calls of methods that no service has. Nobody is asked for a token,
+// so no message is read, as gRPC's own service would: whichever service a client asks for, it hears
+// of the server. Its health cannot be watched, since whoever watches stays.
+class Health final : public grpc::CallbackGenericService {
  public:
-  explicit CallWatch(std::shared_ptr<Front> front) : front_(std::move(front)) {}
-  grpc::experimental::Interceptor* CreateServerInterceptor(
-      grpc::experimental::ServerRpcInfo* call) override {
-    front_->Called(call->server_context()->peer());
-    return nullptr;
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    if (context->method() == "/grpc.health.v1.Health/Check") return new Answered(serving_);
+    return new Answered(
+        grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "there is no method " + context->method()));
   }
+  void SetServing(bool serving) { serving_ = serving; }
 
  private:
-  const std::shared_ptr<Front> front_;
+  class Answered final : public grpc::ServerGenericBidiReactor {
+   public:
+    explicit Answered(bool serving)
+        // HealthCheckResponse.status: SERVING or NOT_SERVING
+        : slice_(serving ? "\x08\x01" : "\x08\x02"), answer_(&slice_, 1) {
+      StartWriteAndFinish(&answer_, {}, grpc::Status::OK);
+    }
+    explicit Answered(const grpc::Status& status) { Finish(status); }
+    void OnDone() override { delete this; }
+
+   private:
+    const grpc::Slice slice_;
+    const grpc::ByteBuffer answer_;
+  };
+
+  std::atomic<bool> serving_{true};
 };
 
 class Server final : public GrpcServer {
  public:
-  Server(std::unique_ptr<grpc::Server> server, std::shared_ptr<grpc::ServerCredentials> credentials,
-         std::unique_ptr<Acceptor> acceptor, std::shared_ptr<Front> front)
+  Server(std::unique_ptr<Health> health, std::unique_ptr<grpc::Server> server,
+         std::shared_ptr<grpc::ServerCredentials> credentials, std::unique_ptr<Acceptor> acceptor,
+         std::shared_ptr<Front> front)
       : credentials_(std::move(credentials)),
+        health_(std::move(health)),
         server_(std::move(server)),
         acceptor_(std::move(acceptor)),
         front_(std::move(front)) {
@@ -129,9 +147,7 @@ class Server final : public GrpcServer {
   ~Server() override { front_->Stop(); }  // it gives connections to acceptor_
 
   int port() const override { return front_->port(); }
-  void SetServing(bool serving) override {
-    server_->GetHealthCheckService()->SetServingStatus(serving);
-  }
+  void SetServing(bool serving) override { health_->SetServing(serving); }
   void Shutdown(std::chrono::milliseconds grace) override {
     front_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + grace);
@@ -140,6 +156,7 @@ class Server final : public GrpcServer {
 
  private:
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // which the server calls
+  const std::unique_ptr<Health> health_;                        // the same
   const std::unique_ptr<grpc::Server> server_;
   const std::unique_ptr<Acceptor> acceptor_;
   const std::shared_ptr<Front> front_;
@@ -148,16 +165,13 @@ class Server final : public GrpcServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
-    const std::string& host, int port, const std::vector<Registration>& registrations,
+    std::shared_ptr<Front> front, const std::vector<Registration>& registrations,
     std::shared_ptr<TlsIdentity> tls) {
   // gRPC's own lines have another form, and report errors that we report ourselves.
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
   // Debian's Abseil looks for cycles of locks whenever gRPC takes one, under one lock for all.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Front> front,
-                           Front::Listen(host, port, TlsUse{tls, std::nullopt}));
   grpc::ServerBuilder builder;
   if (tls != nullptr) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -180,14 +194,13 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
-  watches.push_back(std::make_unique<CallWatch>(front));
-  builder.experimental().SetInterceptorCreators(std::move(watches));
   for (const Registration& registration : registrations) registration(&builder);
+  auto health = std::make_unique<Health>();
+  builder.RegisterCallbackGenericService(health.get());
   auto server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("gRPC cannot start its server");
-  return std::make_unique<Server>(std::move(server), credentials, std::move(acceptor),
-                                  std::move(front));
+  return std::make_unique<Server>(std::move(health), std::move(server), credentials,
+                                  std::move(acceptor), std::move(front));
 }
 
 }  // namespace fairway

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "identity/tls_identity.h"
+#include "transport/front.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -23,10 +24,11 @@ class GrpcServer {
  public:
   using Registration = std::function<void(grpc::ServerBuilder*)>;
 
-  // Each of `registrations` adds a service, which must outlive the server. `port` 0: any free port.
-  // `tls`: what it shows its clients; nullptr: no TLS. Errors as of Front::Listen.
+  // Serves the connections of `front`, which has not started; whoever judges calls tells it of
+  // those that are let in. Each of `registrations` adds a service, which must outlive the server.
+  // `tls`: what it shows its clients; nullptr: no TLS.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
-      const std::string& host, int port, const std::vector<Registration>& registrations,
+      std::shared_ptr<Front> front, const std::vector<Registration>& registrations,
       std::shared_ptr<TlsIdentity> tls = nullptr);
   virtual ~GrpcServer() = default;
   virtual int port() const = 0;

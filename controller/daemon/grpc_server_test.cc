@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,10 +14,17 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "controller/access/one_message.h"
+#include "fairway/v1/admin.grpc.pb.h"
+
 namespace fairway {
 namespace {
 
 using ::testing::HasSubstr;
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> Start() {
+  return GrpcServer::Start(Front::Listen("127.0.0.1", 0, {}).value(), {});
+}
 
 // Calls `method` with one message of these bytes. Returns the bytes of the first answer.
 absl::StatusOr<std::string> Call(const std::shared_ptr<grpc::Channel>& channel,
@@ -77,7 +85,7 @@ int UserTimeoutMs(int port) {
 
 // A test of the pings themselves would take minutes. Without them the limit would be 20 s.
 TEST(GrpcServerTest, WaitsTwoMinutesForAClientThatIsSilent) {
-  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  auto server = Start();
   ASSERT_TRUE(server.ok()) << server.status();
   const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -96,7 +104,7 @@ TEST(GrpcServerTest, WaitsTwoMinutesForAClientThatIsSilent) {
 }
 
 TEST(GrpcServerTest, TellsItsHealth) {
-  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  auto server = Start();
   ASSERT_TRUE(server.ok()) << server.status();
   const auto health = [&] { return *Call((*server)->port(), "/grpc.health.v1.Health/Check", ""); };
   (*server)->SetServing(false);
@@ -107,41 +115,81 @@ TEST(GrpcServerTest, TellsItsHealth) {
 }
 
 TEST(GrpcServerTest, ListsItsServicesByReflection) {
-  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  auto server = Start();
   ASSERT_TRUE(server.ok()) << server.status();
   // list_services = 7
   const auto answer =
       Call((*server)->port(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
            "\x3a\x01*");
   ASSERT_TRUE(answer.ok()) << answer.status();
-  EXPECT_THAT(*answer, HasSubstr("grpc.health.v1.Health"));
+  EXPECT_THAT(*answer, HasSubstr("grpc.reflection.v1alpha.ServerReflection"));
   (*server)->Shutdown(std::chrono::milliseconds(100));
 }
 
 TEST(GrpcServerTest, ASecondServerOnAPortIsRefused) {
-  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  auto server = Start();
   ASSERT_TRUE(server.ok()) << server.status();
-  const auto second = GrpcServer::Start("127.0.0.1", (*server)->port(), {});
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(Text(second.status()), HasSubstr(fmt::format("port {} is taken", (*server)->port())));
-  EXPECT_FALSE(GrpcServer::Start("no-address", 0, {}).ok());
+  const auto second = Front::Listen("127.0.0.1", (*server)->port(), {}).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Text(second), HasSubstr(fmt::format("port {} is taken", (*server)->port())));
+  EXPECT_FALSE(Front::Listen("no-address", 0, {}).ok());
   (*server)->Shutdown(std::chrono::milliseconds(100));
 }
 
-// Connections of gRPC's clients, each with a call.
-TEST(GrpcServerTest, WhoCallsIsNotCountedAmongThoseWhoDoNot) {
-  auto server = GrpcServer::Start("127.0.0.1", 0, {});
-  ASSERT_TRUE(server.ok()) << server.status();
-  std::vector<std::shared_ptr<grpc::Channel>> open;
-  for (int i = 0; i < 600; ++i) {  // more than may be there without a call
-    grpc::ChannelArguments own;
-    own.SetInt("number", i);  // else they share a connection
-    open.push_back(grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", (*server)->port()),
-                                             grpc::InsecureChannelCredentials(), own));
-    const auto answer = Call(open.back(), "/grpc.health.v1.Health/Check", "");
-    ASSERT_TRUE(answer.ok()) << i << ": " << answer.status();
+class OneMethod final : public OneMessageService<v1::Admin::Service> {
+ public:
+  explicit OneMethod(CallAccess access) : OneMessageService(std::move(access)) {
+    ServeUnary<v1::GetStatusRequest, v1::GetStatusResponse>(
+        "fairway.v1.Admin.GetStatus", [](auto* call) { call->Answer(absl::OkStatus()); });
   }
-  (*server)->Shutdown(std::chrono::milliseconds(100));
+};
+
+// A server with a method that lets everybody in, and more connections of gRPC's clients than may be
+// there without such a call.
+class ConnectionsTest : public testing::Test {
+ protected:
+  ConnectionsTest() {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~ConnectionsTest() override { server_->Shutdown(std::chrono::milliseconds(100)); }
+  void CallOnEach(const std::string& method) {
+    for (size_t i = 0; i < Front::kQuiet + 50; ++i) {
+      grpc::ChannelArguments own;
+      own.SetInt("number", static_cast<int>(i));  // else they share a connection
+      open_.push_back(grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", server_->port()),
+                                                grpc::InsecureChannelCredentials(), own));
+      const auto answer = Call(open_.back(), method, "");
+      ASSERT_TRUE(answer.ok()) << i << ": " << answer.status();
+    }
+  }
+
+  std::shared_ptr<Front> front_ = Front::Listen("127.0.0.1", 0, {}).value();
+  OneMethod method_{
+      CallAccess(nullptr, nullptr, [this](const std::string& peer) { front_->LetIn(peer); })};
+  std::unique_ptr<GrpcServer> server_ =
+      GrpcServer::Start(front_,
+                        {[this](grpc::ServerBuilder* to) { to->RegisterService(&method_); }})
+          .value();
+  std::vector<std::shared_ptr<grpc::Channel>> open_;
+};
+
+TEST_F(ConnectionsTest, WhoseCallIsLetInIsNotCountedAmongThoseWhoProveNothing) {
+  CallOnEach("/fairway.v1.Admin/GetStatus");
+  for (const auto& channel : open_) ASSERT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
+}
+
+TEST_F(ConnectionsTest, WhoAsksForTheHealthIs) {
+  CallOnEach("/grpc.health.v1.Health/Check");
+  for (size_t i = 0; i < 50; ++i) {
+    const auto state = open_[i]->GetState(false);
+    EXPECT_TRUE(state != GRPC_CHANNEL_READY ||
+                open_[i]->WaitForStateChange(
+                    state, std::chrono::system_clock::now() + std::chrono::seconds(60)))
+        << i;
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "controller/access/one_message.h"
 #include "controller/ifrt/session_stream.h"
 #include "controller/ifrt/version.h"
 #include "controller/sessions/open_streams.h"
@@ -56,7 +57,7 @@ std::string TextOf(const std::map<std::string, AttributeValue>& attributes, cons
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
 
-grpc::Status NoSuchSession() { return {grpc::StatusCode::NOT_FOUND, "there is no such session"}; }
+absl::Status NoSuchSession() { return absl::NotFoundError("there is no such session"); }
 
 // Receives one host buffer. Destroys itself in OnDone.
 class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest> {
@@ -108,14 +109,19 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
 };
 
 // Sends one host buffer. Lives until OnDone, and while the store refers to it.
-class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>,
-                         public std::enable_shared_from_this<LookupCall> {
+class LookupCall final : public OneMessageCall<proxy::GrpcHostBufferLookupRequest,
+                                               proxy::GrpcHostBufferLookupResponse> {
  public:
-  explicit LookupCall(std::shared_ptr<HeldCall> held) : held_(std::move(held)) {}
-  void KeepAlive() {
-    self_ = shared_from_this();
-    held_->Watch();
+  using Look = std::function<void(const std::shared_ptr<LookupCall>&)>;
+
+  // `look` has Deliver called.
+  static LookupCall* Make(AdmittedCall admitted, Look look) {
+    const auto call = std::make_shared<LookupCall>(std::move(admitted), std::move(look));
+    call->self_ = call;
+    return call.get();
   }
+  LookupCall(AdmittedCall admitted, Look look)
+      : OneMessageCall(std::move(admitted)), look_(std::move(look)) {}
 
   void Deliver(absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
     {
@@ -134,11 +140,13 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
   }
   void OnCancel() override { Deliver(absl::CancelledError("the client gave up")); }
   void OnDone() override {
-    held_->Done();
+    held().Done();
     self_.reset();
   }
 
  private:
+  void Begin() override { look_(self_); }
+  void End(const absl::Status& status) override { Deliver(status); }
   void WriteNext() {
     const std::string_view rest = bytes_->view().substr(offset_, kChunkBytes);
     offset_ += rest.size();
@@ -148,7 +156,7 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     StartWriteAndFinish(&chunk_, {}, grpc::Status::OK);
   }
 
-  const std::shared_ptr<HeldCall> held_;
+  const Look look_;
   std::shared_ptr<LookupCall> self_;
   std::mutex mu_;
   bool decided_ = false;  // guarded by mu_: bytes, error or end
@@ -159,26 +167,21 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
 
 }  // namespace
 
-class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackService {
+// Streams have gRPC's own handlers; the other methods are OneMessageService's.
+using StreamsService = proxy::GrpcIfrtService::WithCallbackMethod_IfrtSession<
+    proxy::GrpcIfrtService::WithCallbackMethod_HostBufferStore<proxy::GrpcIfrtService::Service>>;
+
+class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
  public:
   Impl(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options)
-      : loop_(loop),
+      : OneMessageService(options.access),
+        loop_(loop),
         door_(door),
         options_(std::move(options)),
         pool_(std::make_shared<BlockingPool>("ifrt-copy", options_.copy_threads)),
         disk_(std::make_shared<BlockingPool>("ifrt-spool", 2)),
-        streams_(std::make_shared<OpenStreams>()) {}
-
-  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
-                                       const proxy::GrpcGetVersionRequest* request,
-                                       proxy::GrpcGetVersionResponse* response) override {
-    const Verdict verdict = Judge(*context, "GetVersion");
-    if (!verdict.status.ok()) return options_.access.Refuse(verdict, context);
-    auto* reactor = context->DefaultReactor();
-    const auto version = ChooseVersion(request->min_version(), request->max_version());
-    if (version.ok()) *response->mutable_version() = *version;
-    reactor->Finish(ToGrpc(version.status()));
-    return reactor;
+        streams_(std::make_shared<OpenStreams>()) {
+    ServeOthers();
   }
 
   grpc::ServerBidiReactor<proxy::IfrtRequest, proxy::IfrtResponse>* IfrtSession(
@@ -236,7 +239,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
           {grpc::StatusCode::INVALID_ARGUMENT, "the call carries no readable store metadata"});
     const uint64_t id = metadata->session_id(), handle = metadata->handle();
     std::optional<Spool> spool = streams_->SpoolOf(id, OwnerOf(verdict, *context));
-    if (!spool.has_value()) return new StoreCall(NoSuchSession());
+    if (!spool.has_value()) return new StoreCall(ToGrpc(NoSuchSession()));
     return new StoreCall(std::make_unique<UploadBuffer>(metadata->buffer_size(), *std::move(spool)),
                          disk_, id, options_.access.Hold(verdict.caller, context),
                          [loop = loop_, door = door_, id,
@@ -248,22 +251,45 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
                          });
   }
 
-  grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
-      grpc::CallbackServerContext* context,
-      const proxy::GrpcHostBufferLookupRequest* request) override {
-    const Verdict verdict = Judge(*context, "HostBufferLookup");
-    if (!verdict.status.ok()) {
-      return options_.access
-          .RefuseStream<grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>>(verdict);
-    }
-    auto call = std::make_shared<LookupCall>(options_.access.Hold(verdict.caller, context));
-    call->KeepAlive();
-    const uint64_t id = request->session_id(), handle = request->handle();
-    const bool owned = streams_->Owns(id, OwnerOf(verdict, *context));
-    const bool early = context->client_metadata().contains(kEarlyKey);
+  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
+  size_t num_streams() const { return streams_->size(); }
+
+ private:
+  void ServeOthers() {
+    const std::string service = fmt::format("{}.", kService);
+    ServeUnary<proxy::GrpcGetVersionRequest, proxy::GrpcGetVersionResponse>(
+        service + "GetVersion", [](auto* call) {
+          const auto version =
+              ChooseVersion(call->request().min_version(), call->request().max_version());
+          if (version.ok()) *call->response().mutable_version() = *version;
+          call->Answer(version.status());
+        });
+    Serve<LookupCall>(service + "HostBufferLookup", [this](AdmittedCall admitted) {
+      const bool early = admitted.context->client_metadata().contains(kEarlyKey);
+      return LookupCall::Make(std::move(admitted),
+                              [this, early](const auto& call) { Look(call, early); });
+    });
+    ServeUnary<proxy::GrpcHostBufferDeleteRequest, proxy::GrpcHostBufferDeleteResponse>(
+        service + "HostBufferDelete", [this](auto* call) {
+          const uint64_t id = call->request().session_id(), handle = call->request().handle();
+          const bool owned = streams_->Owns(id, call->owner());
+          loop_->Post("ifrt delete", [door = door_, id, handle, owned, call] {
+            fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
+            call->Answer(session == nullptr ? NoSuchSession()
+                                            : session->host_buffers().Delete(handle));
+          });
+        });
+    ServeUnary<proxy::GrpcHostBufferReadFromDiskRequest, proxy::GrpcHostBufferReadFromDiskResponse>(
+        service + "HostBufferReadFromDisk", [](auto* call) {
+          call->Answer(absl::UnimplementedError("HostBufferReadFromDisk is not served by Fairway"));
+        });
+  }
+  void Look(const std::shared_ptr<LookupCall>& call, bool early) {
+    const uint64_t id = call->request().session_id(), handle = call->request().handle();
+    const bool owned = streams_->Owns(id, call->owner());
     loop_->Post("ifrt lookup", [door = door_, id, handle, owned, early, call] {
       fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
-      if (session == nullptr) return call->Deliver(absl::NotFoundError("there is no such session"));
+      if (session == nullptr) return call->Deliver(NoSuchSession());
       const auto deliver = [call](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
         call->Deliver(std::move(bytes));
       };
@@ -273,40 +299,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
         session->host_buffers().Lookup(handle, deliver);
       }
     });
-    return call.get();
   }
-
-  grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context,
-                                             const proxy::GrpcHostBufferDeleteRequest* request,
-                                             proxy::GrpcHostBufferDeleteResponse*) override {
-    const Verdict verdict = Judge(*context, "HostBufferDelete");
-    if (!verdict.status.ok()) return options_.access.Refuse(verdict, context);
-    auto* reactor = context->DefaultReactor();
-    const uint64_t id = request->session_id(), handle = request->handle();
-    const bool owned = streams_->Owns(id, OwnerOf(verdict, *context));
-    loop_->Post("ifrt delete", [door = door_, id, handle, owned, reactor] {
-      fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
-      reactor->Finish(session == nullptr ? NoSuchSession()
-                                         : ToGrpc(session->host_buffers().Delete(handle)));
-    });
-    return reactor;
-  }
-
-  grpc::ServerUnaryReactor* HostBufferReadFromDisk(
-      grpc::CallbackServerContext* context, const proxy::GrpcHostBufferReadFromDiskRequest*,
-      proxy::GrpcHostBufferReadFromDiskResponse*) override {
-    const Verdict verdict = Judge(*context, "HostBufferReadFromDisk");
-    if (!verdict.status.ok()) return options_.access.Refuse(verdict, context);
-    auto* reactor = context->DefaultReactor();
-    reactor->Finish(
-        {grpc::StatusCode::UNIMPLEMENTED, "HostBufferReadFromDisk is not served by Fairway"});
-    return reactor;
-  }
-
-  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
-  size_t num_streams() const { return streams_->size(); }
-
- private:
   Verdict Judge(const grpc::CallbackServerContext& context, std::string_view method) const {
     return options_.access.Judge(context, fmt::format("{}.{}", kService, method));
   }

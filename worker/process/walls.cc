@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/process/walls.h"
 
+#include <asm/sockios.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,7 +14,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <initializer_list>
 
 namespace fairway {
 namespace {
@@ -70,6 +74,9 @@ constexpr uint32_t kAdministrative[] = {
     __NR_clock_adjtime,
 };
 
+constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                 CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
 constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kTruncate = 1 << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, of newer headers
 constexpr uint64_t kWriteFile = kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
@@ -93,6 +100,34 @@ uint64_t KnownRights() {
   if (version < 2) known &= ~uint64_t{LANDLOCK_ACCESS_FS_REFER};
   if (version < 3) known &= ~kTruncate;
   return known;
+}
+
+// Where the low half of an argument is, on machines that have it first.
+constexpr uint32_t LowHalfOf(size_t argument) {
+  return offsetof(seccomp_data, args) + static_cast<uint32_t>(argument * sizeof(uint64_t));
+}
+constexpr sock_filter kRefuse = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+constexpr sock_filter kAllow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+
+// These append to a filter that has the call's number in the accumulator: `call` is refused if its
+// argument has one of `bits`, or is one of `values`, and else permitted.
+void RefuseBits(uint32_t call, size_t argument, uint32_t bits, std::vector<sock_filter>* to) {
+  to->push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 4));
+  to->push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, LowHalfOf(argument)));
+  to->push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1));
+  to->push_back(kRefuse);
+  to->push_back(kAllow);
+}
+void RefuseValues(uint32_t call, size_t argument, std::initializer_list<uint32_t> values,
+                  std::vector<sock_filter>* to) {
+  const auto count = static_cast<uint8_t>(values.size());
+  to->push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, static_cast<uint8_t>(2 * count + 2)));
+  to->push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, LowHalfOf(argument)));
+  for (const uint32_t value : values) {
+    to->push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
+    to->push_back(kRefuse);
+  }
+  to->push_back(kAllow);
 }
 
 // True if `path` does not exist.
@@ -134,25 +169,32 @@ bool ConfineFiles(const FileRights& rights) {
 std::span<const uint32_t> AdministrativeCalls() { return kAdministrative; }
 
 std::vector<sock_filter> RefuseCalls(std::span<const uint32_t> calls) {
-  const sock_filter refuse = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
   std::vector<sock_filter> out = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
-      refuse,
+      kRefuse,
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1),
-      refuse,
+      kRefuse,
   };
   for (const uint32_t number : calls) {
     out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
-    out.push_back(refuse);
+    out.push_back(kRefuse);
   }
+  // What these calls do is in an argument. fcntl and ioctl could have the kernel send signals to
+  // other processes of the user.
+  RefuseBits(__NR_clone, 0, kNamespaces, &out);
+  RefuseValues(__NR_fcntl, 1, {F_SETOWN, F_SETOWN_EX, F_SETSIG}, &out);
+  RefuseValues(__NR_ioctl, 1, {FIOSETOWN, SIOCSPGRP}, &out);
+  // Its flags are in memory, which a filter cannot read. Without it the C library uses clone.
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_clone3, 0, 1));
+  out.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS));
   return out;
 }
 
 bool FilterCalls(std::vector<sock_filter> filter) {
   if (kArchitecture == 0) return false;
-  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  filter.push_back(kAllow);
   const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
   return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }

@@ -29,7 +29,8 @@ bool ConfineFiles(const FileRights& rights);
 // machine's mounts, keys, or other processes' memory.
 std::span<const uint32_t> AdministrativeCalls();
 
-// A filter that refuses `calls` with EPERM, and all calls of another architecture. What is appended
+// A filter that refuses `calls` with EPERM, all calls of another architecture, new namespaces by
+// clone, and signals to others by fcntl and ioctl. What is appended
 // to it runs for the others, with the call's number in the accumulator.
 std::vector<sock_filter> RefuseCalls(std::span<const uint32_t> calls);
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/process/walls.h"
 
+#include <asm/sockios.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -12,7 +15,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <fstream>
+#include <thread>
 
 namespace fairway {
 namespace {
@@ -78,6 +83,33 @@ int RefusedCalls() {
   count += refused(mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_NOSUID, nullptr));
   count += refused(syscall(SYS_unshare, 0));
   return count;
+}
+
+TEST(Walls, NamespacesAndSignalsToOthersAreRefusedInOtherWaysToo) {
+  const int wrong = InChild([] {
+    if (!WallExecutor(/*executes=*/true).empty()) return 99;
+    const long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) _exit(0);
+    const bool by_clone = child == -1 && errno == EPERM;
+    const bool by_clone3 = syscall(SYS_clone3, nullptr, 0) == -1 && errno == ENOSYS;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const bool owner = fcntl(fd, F_SETOWN, getpid()) == -1 && errno == EPERM;
+    const bool owner_ex = fcntl(fd, F_SETOWN_EX, nullptr) == -1 && errno == EPERM;
+    const bool signal = fcntl(fd, F_SETSIG, 0) == -1 && errno == EPERM;
+    int group = getpid();
+    const bool by_ioctl = ioctl(fd, FIOSETOWN, &group) == -1 && errno == EPERM &&
+                          ioctl(fd, SIOCSPGRP, &group) == -1 && errno == EPERM;
+    // What is not meant goes on.
+    int thread_ran = 0;
+    std::thread([&] { thread_ran = 1; }).join();
+    const pid_t forked = fork();
+    if (forked == 0) _exit(0);
+    const bool runs = thread_ran == 1 && forked > 0 && waitpid(forked, nullptr, 0) == forked &&
+                      fcntl(fd, F_GETFD) >= 0 && ioctl(fd, FIONREAD, &group) == 0;
+    return (by_clone ? 0 : 1) | (by_clone3 ? 0 : 2) | (owner ? 0 : 4) | (owner_ex ? 0 : 8) |
+           (signal ? 0 : 16) | (by_ioctl ? 0 : 32) | (runs ? 0 : 64);
+  });
+  EXPECT_EQ(wrong, 0) << "a bit for each condition above; 99: the system refused a wall";
 }
 
 TEST(Walls, AnExecutorMakesNoAdministrativeCalls) {
