@@ -218,11 +218,14 @@ def steps_of(case, quick):
 
 
 class Child:
+    """A client, in a session of its own: busy cores are divided between sessions first, and the
+    daemons of a cluster have their own."""
+
     def __init__(self, backend, devices, environment, quick):
         self.process = subprocess.Popen(
             [sys.executable, __file__, backend, str(devices), *(["--quick"] if quick else [])],
             env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"}, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self.pid = self.process.pid
 
     def expect(self):
