@@ -330,9 +330,7 @@ AdminHooks Controller::Hooks() {
   hooks.restart_executor = [this](const std::string& worker) {
     return shell_->RestartExecutor(worker, "it was ended by `fairway restart`");
   };
-  hooks.end_worker = [this](const std::string& worker, const std::string& why) {
-    shell_->EndWorker(worker, why);
-  };
+  hooks.end_worker = [this](auto& worker, auto& why) { shell_->EndWorker(worker, why); };
   hooks.shutdown = [this] {
     shell_->StopWorkers("the cluster is taken down");
     End("told to end the cluster", 0);
@@ -405,10 +403,7 @@ absl::Status Controller::Start() {
   }
   ControllerOptions options = OptionsOf(flags_, spool, memory, tls);
   if (issuer_ != nullptr) {
-    options.renew = [this](const std::string& worker, const CertificateHash& shown,
-                           std::string request, Renewed done) {
-      Renew(worker, shown, std::move(request), std::move(done));
-    };
+    options.renew = [this](auto&&... what) { Renew(std::forward<decltype(what)>(what)...); };
   }
   FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, std::move(options)));
 
@@ -505,8 +500,7 @@ void Controller::Renew(const std::string& worker, const CertificateHash& shown, 
                        Renewed done) {
   if (tokens_.pending() >= kMostRenewing) {
     return done(Error(absl::StatusCode::kResourceExhausted,
-                      "{} others wait for the controller's disk, and no more may; try again",
-                      kMostRenewing));
+                      "{} others wait for the controller's disk; try again", kMostRenewing));
   }
   // Workers take turns with each other, and with those who have tokens.
   const uint64_t owner = std::hash<std::string>()(worker) | 1ULL << 63;

@@ -25,76 +25,13 @@
 #include "identity/files_for_test.h"
 #include "transport/data_protocol.h"
 #include "transport/frame.h"
+#include "transport/planes_for_test.h"
 #include "transport/strangers.h"
 
 namespace fairway {
 namespace {
 
 using testing::HasSubstr;
-using Answer = DataPlane::Answer;
-
-DataView View(std::string_view bytes) {
-  auto blob = Blob::Copy(bytes);
-  return {blob->view(), blob};
-}
-
-PortKey KeyOf(Incarnation incarnation) { return {incarnation.value, 1}; }
-
-// With TLS, and without.
-class Planes : public testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    source_ = Make(Incarnation(7), [this](PullRequest request, Answer answer) {
-      on_pull_(request, std::move(answer));
-    });
-    sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});
-  }
-  std::unique_ptr<DataPlane> Make(Incarnation incarnation,
-                                  std::function<void(PullRequest, Answer)> on_pull,
-                                  Spool spool = {}) {
-    auto plane =
-        MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation, KeyOf(incarnation),
-                         std::move(on_pull), std::move(spool), {}, {}, {}, tls_);
-    EXPECT_TRUE(plane.ok()) << plane.status();
-    return *std::move(plane);
-  }
-  void Pull(uint64_t transfer, int32_t index, int64_t bytes,
-            Incarnation incarnation = Incarnation(7)) {
-    PullWith(SinksTicket(transfer), transfer, index, bytes, incarnation);
-  }
-  static Ticket SinksTicket(uint64_t transfer) {
-    return TicketFor(KeyOf(Incarnation(7)), TransferId(transfer), Incarnation(8));
-  }
-  void PullWith(const Ticket& ticket, uint64_t transfer, int32_t index, int64_t bytes,
-                Incarnation incarnation = Incarnation(7)) {
-    sink_->Pull(source_endpoint(), incarnation,
-                {TransferId(transfer), index, Incarnation(), 0, ticket}, bytes,
-                [this, transfer, index](auto blob) {
-                  got_.insert_or_assign({transfer, index}, std::move(blob));
-                });
-  }
-  std::string source_endpoint() const {
-    return endpoint_.empty() ? source_->endpoint() : endpoint_;
-  }
-  absl::Status PullStatus(int64_t bytes, Incarnation incarnation = Incarnation(7)) {
-    got_.clear();
-    Pull(1, 0, bytes, incarnation);
-    EXPECT_TRUE(RunUntil(loop_, [&] { return !got_.empty(); }));
-    return got_.empty() ? absl::OkStatus() : got_.begin()->second.status();
-  }
-
-  CertificateFiles files_;
-  const TlsUse tls_ = GetParam() ? TlsUse{files_.Worker("w0"), std::nullopt} : TlsUse{};
-  EventLoop loop_;
-  std::function<void(PullRequest, Answer)> on_pull_;
-  std::unique_ptr<DataPlane> source_, sink_;
-  std::string endpoint_;
-  std::map<std::pair<uint64_t, int32_t>, absl::StatusOr<std::shared_ptr<Blob>>> got_;
-};
-
-std::string KindOf(const testing::TestParamInfo<bool>& info) {
-  return info.param ? "Tls" : "Plain";
-}
 
 INSTANTIATE_TEST_SUITE_P(All, Planes, testing::Bool(), KindOf);
 
@@ -293,103 +230,6 @@ TEST_P(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::cout << "64 MiB in " << took.count() * 1e3 << " ms\n";
   }
-}
-
-// The source of a test takes `room` pushes.
-class Pushes : public Planes {
- protected:
-  void SetUp() override {
-    source_ = *MakeTcpDataPlane(
-        loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(7), KeyOf(Incarnation(7)),
-        [](PullRequest, Answer answer) { answer(View("pulled")); }, {}, {},
-        [this](const PushName& name, std::shared_ptr<Blob>& bytes) {
-          std::lock_guard lock(mutex_);
-          if (pushed_.size() == room_) return false;
-          pushed_.push_back(fmt::format("{}.{}.{} of {}: {}", name.launch, name.round, name.part,
-                                        name.from, bytes->view()));
-          return true;
-        },
-        {}, tls_);
-    sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});
-  }
-  void Push(int32_t part, std::string_view bytes, std::shared_ptr<void> pending = nullptr,
-            Incarnation to = Incarnation(7)) {
-    sink_->Push(source_->endpoint(), to, right_, {1, 2, part, {}}, bytes, std::move(pending));
-  }
-  void SetRoom(size_t room) {
-    std::lock_guard lock(mutex_);
-    room_ = room;
-  }
-  std::vector<std::string> pushed() {
-    std::lock_guard lock(mutex_);
-    return pushed_;
-  }
-
-  const Ticket right_ = GangTicket(KeyOf(Incarnation(7)));
-  std::mutex mutex_;
-  size_t room_ = 100;
-  std::vector<std::string> pushed_;
-};
-
-INSTANTIATE_TEST_SUITE_P(All, Pushes, testing::Bool(), KindOf);
-
-TEST_P(Pushes, BytesArriveInOrderUnderTheirNames) {
-  const std::string longest(kMaxPushBytes, 'x');
-  Push(1, "");
-  Push(-2, "small");
-  Push(3, longest);
-  Push(4, "last");
-  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 4; }));
-  EXPECT_THAT(pushed(), testing::ElementsAre("1.2.1 of 8: ", "1.2.-2 of 8: small",
-                                             "1.2.3 of 8: " + longest, "1.2.4 of 8: last"));
-}
-
-TEST_P(Pushes, OneThatIsNotTakenHoldsThoseBehindItAndNothingElse) {
-  SetRoom(1);
-  const std::string longest(kMaxPushBytes, 'x');
-  for (int32_t part = 0; part < 200; ++part) Push(part, longest);
-  Pull(5, 0, 6);
-  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 1; }));
-  EXPECT_EQ(got_.begin()->second.value()->view(), "pulled");
-  auto other = Make(Incarnation(9), [](PullRequest, Answer) {});
-  other->Push(source_->endpoint(), Incarnation(7), right_, {1, 2, 1000, {}}, "other", nullptr);
-  SetRoom(150);
-  source_->RetryPushes();
-  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 150; }));
-  source_->RetryPushes();
-  SetRoom(1000);
-  source_->RetryPushes();
-  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 201; }));
-}
-
-TEST_P(Pushes, ThoseForAnotherIncarnationAreDropped) {
-  Push(1, "late", nullptr, Incarnation(6));
-  Push(2, "good");
-  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 1; }));
-  EXPECT_THAT(pushed(), testing::ElementsAre("1.2.2 of 8: good"));
-}
-
-TEST_P(Pushes, ThoseWithoutTheirTicketAreDroppedAndTheNextOneIsTaken) {
-  const auto with = [&](const Ticket& ticket, int32_t part) {
-    sink_->Push(source_->endpoint(), Incarnation(7), ticket, {1, 2, part, {}}, "bytes", nullptr);
-  };
-  with({}, 1);
-  with({right_.first, ~right_.second}, 2);
-  with(GangTicket(KeyOf(Incarnation(8))), 3);
-  with(SinksTicket(1), 4);
-  with(right_, 5);
-  ASSERT_TRUE(RunUntil(loop_, [&] { return !pushed().empty(); }));
-  EXPECT_THAT(pushed(), testing::ElementsAre("1.2.5 of 8: bytes"));
-}
-
-TEST_P(Pushes, WhatCannotBeSentIsReleased) {
-  auto pending = std::make_shared<int>();
-  const std::weak_ptr<int> seen = pending;
-  Push(1, "sent", pending);
-  ASSERT_TRUE(RunUntil(loop_, [&] { return pushed().size() == 1; }));
-  EXPECT_TRUE(RunUntil(loop_, [&] { return pending.use_count() == 1; }));
-  sink_->Push("127.0.0.1:1", Incarnation(7), right_, {}, "x", std::move(pending));
-  EXPECT_TRUE(RunUntil(loop_, [&] { return seen.expired(); }));
 }
 
 TEST_P(Planes, AnEmptyShardIsAnAnswer) {

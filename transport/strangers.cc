@@ -49,11 +49,6 @@ void Strangers::EndAll() {
   for (auto& [_, one] : std::exchange(all_, {})) one.end();
 }
 
-size_t Strangers::OfNetwork(std::string_view peer) const {
-  const auto network = by_network_.find(NetworkOfPeer(peer));
-  return network == by_network_.end() ? 0 : network->second.size();
-}
-
 double Pace::LeftAt(const Count& count, double per_second, double most,
                     std::chrono::steady_clock::time_point now) {
   const double seconds = std::chrono::duration<double>(now - count.at).count();

@@ -36,8 +36,6 @@ class Strangers {
   // Ends all.
   void EndAll();
   size_t size() const { return all_.size(); }
-  // Those of the network of `peer`.
-  size_t OfNetwork(std::string_view peer) const;
 
  private:
   struct One {
