@@ -24,6 +24,7 @@
 #include "controller/daemon/grpc_server.h"
 #include "controller/ifrt/version.h"
 #include "ifrt/service.grpc.pb.h"
+#include "transport/front.h"
 #include "worker/compiler/pjrt_compiler.h"
 
 namespace fairway {
@@ -198,8 +199,14 @@ int Main(int argc, char** argv) {
   }
   NullServer server(pjrt.num_devices, *std::move(compiler));
   NullService service(&server);
-  auto grpc = GrpcServer::Start(
-      "127.0.0.1", 0, {[&](grpc::ServerBuilder* builder) { builder->RegisterService(&service); }});
+  auto front = Front::Listen("127.0.0.1", 0, {});
+  if (!front.ok()) {
+    spdlog::error("{}", Text(front.status()));
+    return 1;
+  }
+  auto grpc = GrpcServer::Start(*std::move(front), {[&](grpc::ServerBuilder* builder) {
+    builder->RegisterService(&service);
+  }});
   if (!grpc.ok()) {
     spdlog::error("{}", Text(grpc.status()));
     return 1;
