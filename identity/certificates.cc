@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cctype>
 #include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "identity/openssl.h"
 #include "identity/plain_text.h"
@@ -126,10 +129,11 @@ absl::StatusOr<CertificateFacts> FactsOf(std::string_view certificate) {
   if (read == nullptr) return InvalidArgument("it is no certificate (PEM)");
   CertificateFacts out;
   BIGNUM* const number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(read.get()), nullptr);
-  char* const digits = BN_bn2hex(number);
-  out.serial = digits;
-  OPENSSL_free(digits);
+  // Not BN_bn2hex, whose result only a macro frees that puts this file's path into the program.
+  std::vector<uint8_t> bytes(static_cast<size_t>(BN_num_bytes(number)));
+  BN_bn2bin(number, bytes.data());
   BN_free(number);
+  out.serial = fmt::format("{:02X}", fmt::join(bytes, ""));
   X509_digest(read.get(), EVP_sha256(), out.hash.data(), nullptr);
   out.key = KeyHash(X509_get0_pubkey(read.get()));
   out.begin = TimeOf(X509_get0_notBefore(read.get()));

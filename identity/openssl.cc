@@ -5,6 +5,7 @@
 #include <openssl/pem.h>
 
 #include <ctime>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -54,11 +55,12 @@ std::chrono::sys_seconds TimeOf(const ASN1_TIME* time) {
 
 std::array<uint8_t, 32> KeyHash(EVP_PKEY* key) {
   std::array<uint8_t, 32> out{};
-  unsigned char* bytes = nullptr;
-  const int size = i2d_PUBKEY(key, &bytes);
-  if (size > 0)
-    EVP_Digest(bytes, static_cast<size_t>(size), out.data(), nullptr, EVP_sha256(), nullptr);
-  OPENSSL_free(bytes);
+  const int size = i2d_PUBKEY(key, nullptr);
+  if (size <= 0) return out;
+  std::vector<unsigned char> bytes(static_cast<size_t>(size));
+  unsigned char* end = bytes.data();
+  i2d_PUBKEY(key, &end);
+  EVP_Digest(bytes.data(), bytes.size(), out.data(), nullptr, EVP_sha256(), nullptr);
   return out;
 }
 

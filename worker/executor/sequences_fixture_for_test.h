@@ -136,7 +136,7 @@ class SequencesTest : public ::testing::Test {
       command.out = {GroupId(10 + a), DType::kF32, "", {}};
       for (int d = 0; d < devices; ++d) {
         command.out.shards.push_back({d, d, Shape{{4}}});
-        command.sources.push_back({ShardSource::Kind::kInline, {}, "", {}, 0, nullptr});
+        command.sources.push_back({.kind = ShardSource::Kind::kInline});
       }
       core.OnCommand(command);
       for (int d = 0; d < devices; ++d) core.ReceiveDone(command.node, d, absl::OkStatus());

@@ -14,8 +14,8 @@ class SharedSequencesTest : public SequencesTest {
   SharedSequencesTest() {
     InstallExecutable shared;
     shared.executable = ExecutableId(3);
-    shared.members =
-        std::vector<InstallExecutable::Member>{{"here", Incarnation(1)}, {"there", Incarnation(2)}};
+    shared.members = std::vector<InstallExecutable::Member>{{"here", Incarnation(1), {}},
+                                                            {"there", Incarnation(2), {}}};
     core.OnCommand(shared);
     devices = 2;
   }
