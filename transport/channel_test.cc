@@ -29,15 +29,23 @@ using testing::HasSubstr;
 const Subject kController{Role::kController, ""};
 const Subject kWorker{Role::kWorker, "w0"};
 
+// Takes what is logged meanwhile.
+class TestLog {
+ public:
+  TestLog() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
+  }
+  ~TestLog() { spdlog::set_default_logger(before_); }
+  std::string str() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  const std::shared_ptr<spdlog::logger> before_;
+};
+
 class TlsLinks : public testing::Test {
  protected:
-  TlsLinks() {
-    before_ = spdlog::default_logger();
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
-  }
-  ~TlsLinks() override { spdlog::set_default_logger(before_); }
-
   void Listen(const TlsUse& tls) {
     auto server = ListenTcp(
         loop_, "127.0.0.1:0",
@@ -81,8 +89,7 @@ class TlsLinks : public testing::Test {
     return TlsIdentity::Load(files, role).value();
   }
 
-  std::ostringstream log_;
-  std::shared_ptr<spdlog::logger> before_;
+  TestLog log_;  // ends last: identities have threads that log
   CertificateFiles files_, others_;
   EventLoop loop_;
   std::unique_ptr<LinkServer> server_;
