@@ -176,10 +176,14 @@ def wait_until(condition):
 @beside
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_an_interrupt_ends_what_runs_beside(tmp_path, number):
-    """What is compiled has a process group of its own, as ninja gives it."""
+    """What is compiled has a process group of its own, as ninja gives it.
+
+    The tests in the foreground run by then: an interrupt that comes while bash forks them is lost with the fork.
+    """
     forever = "set -m\n(sleep 600; sleep 600) & echo $! >compiler\nmv compiler compiles\nwait"
-    process = start_with_stand_ins(tmp_path, ["python", "asan"], forever, tests="sleep 600")
+    process = start_with_stand_ins(tmp_path, ["python", "asan"], forever, tests="touch e2e-runs\nexec sleep 600")
     try:
+        wait_until((tmp_path / "e2e-runs").exists)
         wait_until((tmp_path / "compiles").exists)
         compiler = pathlib.Path("/proc", (tmp_path / "compiles").read_text().strip())
         assert compiler.exists()
