@@ -25,6 +25,7 @@
 
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
+#include "async/service_manager.h"
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -52,11 +53,8 @@
 namespace fairway {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitOrphaned = 3;
-constexpr int kExitPortInUse = 5;
-constexpr std::chrono::milliseconds kShutdownGrace{500};
-constexpr std::chrono::milliseconds kExpiryPeriod{1000};
+constexpr int kExitFailed = 1, kExitOrphaned = 3, kExitPortInUse = 5;
+constexpr std::chrono::milliseconds kShutdownGrace{500}, kExpiryPeriod{1000};
 constexpr int kMostLaunchesAhead = 1024;
 constexpr size_t kMostRenewing = 64;  // renewals that wait for the disk
 
@@ -252,8 +250,7 @@ class Controller {
 
  private:
   HttpAnswer OnHttp(const HttpRequest& request);
-  // Why somebody may read no more by HTTP than that this process lives: the one place that decides
-  // it.
+  // Why somebody may read no more by HTTP than that this process lives: decided here alone.
   std::optional<HttpAnswer> Refusal(const HttpRequest& request);
   AdminHooks Hooks();
   CallAccess Access();
@@ -277,6 +274,7 @@ class Controller {
   const Flags& flags_ = settings_.flags;
   // The members below use the loop and the pool.
   EventLoop loop_;
+  ServiceManager manager_{loop_};          // before any thread starts
   std::unique_ptr<Gate> gate_;             // nullptr: no certificates, and so no tokens
   std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
   std::unique_ptr<Issuer> issuer_;
@@ -455,6 +453,7 @@ absl::Status Controller::Start() {
   Notify(fmt::format(
       R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",
       grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port()));
+  loop_.Post("ready", [this] { manager_.Ready(); });
   return absl::OkStatus();
 }
 
@@ -556,6 +555,7 @@ void Controller::End(std::string_view why, int exit_code) {
   ending_ = true;
   exit_code_ = exit_code;
   spdlog::info("ending: {}", why);
+  manager_.Stopping(10 * kShutdownGrace);
   ender_ = std::thread([this] {
     grpc_->SetServing(false);
     callbacks_->Shutdown(std::chrono::milliseconds(0));
