@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from cluster import wait_for
+from cluster import BIN, wait_for
 from test_settings import Daemon, run
 from test_tokens import PROGRAM, Cluster, join
 
@@ -171,6 +171,35 @@ def test_revoking_ends_a_workers_connections_and_keeps_it_out(plain):
     said = [(line["verb"], line["object"], line["code"]) for line in cluster.audit("admin")
             if line["verb"] == "revoke certificates"]
     assert said == [("revoke certificates", "worker w0", "OK"), ("revoke certificates", "worker w1", "OK")]
+
+
+def test_a_killed_controller_loses_no_revocation_of_certificates(plain):
+    """Those that were answered before kill -9, at whatever moment, hold in the next process."""
+    cluster = plain
+    for turn in range(3):
+        names = [f"w{turn}{number}" for number in range(3)]
+        # One of which the controller knows, and two that it has not made.
+        cluster.join(names[0])
+        for name in names[1:]:
+            issued = run("fairway", "issue", name, "--from", str(cluster.directory), "--to", str(cluster.folder / name))
+            assert issued.returncode == 0, issued.stderr
+        revoker = subprocess.Popen(
+            ["/bin/sh", "-c", 'for name in "$@"; do ' + " ".join(
+                [str(BIN / "fairway"), "certificate", "revoke", '"$name"',
+                 *cluster.flags(cluster.directory / "admin.token")]) + " || exit 1; done", "sh", *names],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        answered = [revoker.stdout.readline()]
+        cluster.controller.process.send_signal(signal.SIGKILL)
+        cluster.controller.process.wait()
+        answered += revoker.communicate(timeout=60)[0].splitlines()
+        revoked = {line.removeprefix("no certificate of worker ").split()[0] for line in answered if line.strip()}
+        assert revoked and revoked <= set(names)
+        cluster.start()
+        for name in revoked:
+            back = cluster.work(name, cluster.folder / name)
+            cluster.controller.wait(f"the certificate of worker {name} was revoked on")
+            assert not executor_up(cluster, name)
+            back.stop()
 
 
 @pytest.mark.parametrize("words, fault", [
