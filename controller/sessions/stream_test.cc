@@ -35,7 +35,7 @@ class Numbers final : public SessionStream<size_t, size_t, size_t> {
   Outgoing Next() override { return {}; }
   void DropUnsent() override {}
   absl::StatusOr<Decoded> Decode(std::unique_ptr<size_t> message) override {
-    return Decoded{*message, *message};
+    return Decoded{*message, *message, *message + 1};
   }
   absl::Status OpenSession() override { return absl::OkStatus(); }
   Going HandleAll(std::vector<size_t> items) override {
