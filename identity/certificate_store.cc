@@ -132,14 +132,14 @@ absl::Status CertificateStore::Tell(Revocations& to) {
     to.Revoke(workers.Bytes(0), workers.Time(1));
   }
   Statement since(database_->handle(),
-                  "SELECT certificates.name, hash FROM certificates JOIN revocations ON "
+                  "SELECT certificates.name, hash, expires FROM certificates JOIN revocations ON "
                   "certificates.name = revocations.name WHERE certificates.revoked = 0");
   for (;;) {
     FAIRWAY_ASSIGN_OR_RETURN(const bool more, since.Next());
     if (!more) return absl::OkStatus();
     CertificateHash hash{};
     FAIRWAY_RETURN_IF_ERROR(since.Bytes(1, hash));
-    to.Permit(since.Bytes(0), hash);
+    to.Permit(since.Bytes(0), hash, since.Time(2));
   }
 }
 

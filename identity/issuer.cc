@@ -48,7 +48,7 @@ absl::StatusOr<CertificateRecord> Issuer::Sign(const std::string& worker,
 
 absl::Status Issuer::Keep(const CertificateRecord& record) {
   FAIRWAY_RETURN_IF_ERROR(store_.Keep(record));
-  revocations_->Permit(record.worker, record.facts.hash);
+  revocations_->Permit(record.worker, record.facts.hash, record.facts.end);
   return absl::OkStatus();
 }
 

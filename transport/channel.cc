@@ -11,6 +11,7 @@
 
 #include "identity/plain_text.h"
 #include "transport/connect.h"
+#include "transport/sockets.h"
 #include "transport/strangers.h"
 
 namespace fairway {
@@ -68,10 +69,15 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
                               *use_.peer == Role::kController ? "controller" : "worker"),
                   absl::StatusCode::kPermissionDenied);
     }
-    const absl::Status counts =
-        use_.identity->revocations().Check(*peer, HashOfPeer(stream_->native_handle()));
+    Revocations& revocations = use_.identity->revocations();
+    const CertificateHash hash = HashOfPeer(stream_->native_handle());
+    const int fd = stream_->next_layer().native_handle();
+    // It stands before it is checked: so a revocation meanwhile is missed by neither.
+    auto stands =
+        revocations.Stand(*peer, hash, [fd, cookie = CookieOf(fd)] { EndSocket(fd, cookie); });
+    const absl::Status counts = revocations.Check(*peer, hash);
     if (!counts.ok()) return Fail(Text(counts), counts.code());
-    std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer)));
+    std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer), std::move(stands)));
   }
 
   static bool IsClosing(const error_code& error) {

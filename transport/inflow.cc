@@ -99,8 +99,7 @@ Inflows::Connections::value_type* Inflows::MostOver(std::map<std::string, int64_
                                                     int64_t all) {
   const auto most = std::ranges::max_element(
       owners, {}, [](const std::pair<const std::string, int64_t>& owner) { return owner.second; });
-  if (most == owners.end() || most->second <= limits_.least ||
-      most->second <= limits_.all - all)
+  if (most == owners.end() || most->second <= limits_.least || most->second <= limits_.all - all)
     return nullptr;
   Connections::value_type* largest = nullptr;
   for (auto& entry : all_) {

@@ -129,8 +129,7 @@ TEST_F(OneMessageTest, ALargeMessageIsRefused) {
   EXPECT_FALSE(client->stream->Read(&client->response));
   const grpc::Status status = client->stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(status.error_message(),
-            "the call's message has 1048580 bytes, and may have 1048576");
+  EXPECT_EQ(status.error_message(), "the call's message has 1048580 bytes, and may have 1048576");
 }
 
 TEST_F(OneMessageTest, ARevokedTokenEndsACallWhoseMessageHasNotCome) {

@@ -251,10 +251,8 @@ TEST_F(AdminTokensTest, AnAdminMayRevokeItself) {
 
 TEST_F(AdminTokensTest, CertificatesThatAreRevokedCountNoLongerBeforeItIsOnTheDisk) {
   const auto admin = MakeAdmin();
-  const auto joins = gate_->Create({.role = TokenRole::kWorker,
-                                    .worker = "w7",
-                                    .lifetime = std::chrono::hours(1),
-                                    .uses = 1});
+  const auto joins = gate_->Create(
+      {.role = TokenRole::kWorker, .worker = "w7", .lifetime = std::chrono::hours(1), .uses = 1});
   ASSERT_TRUE(joins.ok()) << joins.status();
   WorkerRevocation call;
   RevokeWorker(admin, "w7", call);

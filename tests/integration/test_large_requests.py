@@ -88,7 +88,8 @@ def test_what_a_token_sends_at_once_is_bounded_and_a_neighbour_goes_on(cluster, 
     finally:
         steps.stop()
     more = most_memory(cluster.controller.process.pid) - before
-    print(f"the controller took {sum(sum(client.taken.values()) for client in clients) >> 20} MiB, and grew by {more >> 20} MiB")
+    taken = sum(sum(client.taken.values()) for client in clients)
+    print(f"the controller took {taken >> 20} MiB, and grew by {more >> 20} MiB")
     for client in clients:
         client.close()
     assert more < 900 << 20
