@@ -147,6 +147,27 @@ TEST_F(TlsLinks, AnEndWithoutTlsIsTold) {
   EXPECT_THAT(Text(status), HasSubstr("cannot connect to " + address()));
 }
 
+TEST_F(TlsLinks, AConnectionEndsWhoseCertificateCountsNoLonger) {
+  for (const bool dialed : {false, true}) {  // which end has heard of it
+    const auto controller = files_.Controller(), worker = files_.Worker("w0");
+    TlsIdentity& hears = dialed ? *worker : *controller;
+    // Here both are workers, as at a data port.
+    const auto other = files_.Worker("w1");
+    Listen({dialed ? other : controller, Role::kWorker});
+    ASSERT_EQ(Connect({worker, dialed ? Role::kWorker : Role::kController}), absl::OkStatus());
+    bool ended = false;
+    link_->on_closed = [&](const absl::Status&) { ended = true; };
+    hears.revocations().Revoke("w2", {});
+    EXPECT_EQ(hears.revocations().EndRevoked(), 0u);
+    hears.revocations().Revoke(dialed ? "w1" : "w0", {});
+    EXPECT_EQ(hears.revocations().EndRevoked(), 1u);
+    EXPECT_TRUE(RunUntil(loop_, [&] { return ended; }));
+    link_ = nullptr;
+    accepted_.clear();
+    EXPECT_EQ(hears.revocations().EndRevoked(), 0u);
+  }
+}
+
 TEST_F(TlsLinks, ACutIsNotAnEnd) {
   Listen({files_.Controller(), Role::kWorker});
   ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());

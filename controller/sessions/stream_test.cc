@@ -93,6 +93,19 @@ TEST(SessionStreamTest, NobodyWaitsForAMessageThatTakesLittleToDestroy) {
   ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
 }
 
+TEST(SessionStreamTest, ItSaysHowManyBytesOfMessagesItHasTaken) {
+  EventLoop loop;
+  size_t took = 0;
+  const auto stream = std::make_shared<Numbers>(Numbers::Context{
+      &loop, nullptr, 1, [] {}, "number", nullptr, nullptr, [&](size_t bytes) { took += bytes; }});
+  stream->Start();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream->reads == 1; }));
+  stream->Say(7);
+  EXPECT_EQ(took, 8u);  // on the wire it has one more
+  stream->Leave();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
+}
+
 // However many streams there are: the one that holds most waits, and small ones go on.
 TEST(SessionStreamTest, AStreamThatHoldsMoreThanItLeavesToOthersWaits) {
   EventLoop loop;
