@@ -182,7 +182,7 @@ AdminHooks Controller::Hooks() {
 
 CallAccess Controller::Access() {
   return CallAccess(&loop_, gate_.get(),
-                    [front = front_](const std::string& peer) { front->LetIn(peer); });
+                    [front = front_](const auto&... call) { return front->LetIn(call...); });
 }
 
 void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory) {
