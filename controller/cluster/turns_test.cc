@@ -190,7 +190,7 @@ TEST_F(TurnsTest, WhatFailsWithAnUploadFailsInSeveralTurnsAndNeighboursAreServed
   EXPECT_THAT(actions.lines, Contains(StartsWith("s1 watched 9: ABORTED: no bytes")));
 }
 
-// Earlier they went back in one piece, some 50,000 units.
+// Earlier they went back in one piece, of 48,147 units for 6,000.
 TEST_F(TurnsTest, WhatReadsAReceiveThatFailsIsTakenBackInSeveralTurns) {
   constexpr uint64_t kReaders = kSanitized ? 2000 : 6000;
   PutReady(1, 0);
