@@ -135,7 +135,10 @@ void Cluster::Launches::CreditDonation(NewLaunch& launch) {
 void Cluster::Launches::EndNew(Session& session, NewLaunch& launch) {
   Node& node = *std::exchange(launch.node, nullptr);
   Nodes::Weigh(session, node, launch.output_bytes);
-  if (node.inputs.size() + node.outputs.size() > kLargeValues) s.nodes.CountLarge(node);
+  // Its executors are asked for each of its parts.
+  const size_t parts = node.executable->parts.size() * node.layout->parts.size();
+  if (node.inputs.size() + node.outputs.size() + parts / kValuesPerUnit > kLargeValues)
+    s.nodes.CountLarge(node);
   s.nodes.Enqueue(node);
 }
 

@@ -349,7 +349,7 @@ bool Cluster::Nodes::GoOnTakingBack(TakingBack& taking, uint64_t until) {
       if (!prepared) continue;
       TakeBackAlone(*node, taking.cause);
       if (taking.steps.empty()) {
-        Submit(*node);
+        taking.fails_by ? Conclude(*node, taking.cause, *taking.fails_by) : Submit(*node);
       } else {
         s.parked.insert(node->id);
         taking.parked.push_back(node->id);
