@@ -67,7 +67,7 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   for (const int32_t i : here.positions) {
     ShardRefs& inputs = command.inputs.emplace_back();
     inputs.reserve(node.inputs.size());
-    for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
+    for (const ShardList& argument : node.inputs) inputs.push_back(argument[i]);
   }
   command.outputs.reserve(node.outputs.size());
   for (const GroupId id : node.outputs) {

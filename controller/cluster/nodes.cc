@@ -60,7 +60,9 @@ Node& Cluster::Nodes::Insert(Session& session, Making::Made made) {
     made.node->reads = GroupsOf(made.node->sources, made.group->id);
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
-  Weigh(session, node, RecordBytesOf(s.groups.Insert(std::move(made.group))));
+  Group& group = s.groups.Insert(std::move(made.group));
+  Groups::ShareLists(group);
+  Weigh(session, node, RecordBytesOf(group));
   if (node.pieces.size() > kLargePieces) CountLarge(node);
   return node;
 }
