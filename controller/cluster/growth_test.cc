@@ -126,6 +126,15 @@ TEST_P(ManyDevicesTest, AnArrayHoldsFewBytes) {
   EXPECT_LE((held - before) / kMany, 2560);
 }
 
+// Any array may be the last that holds the lists that it shares.
+TEST_P(ManyDevicesTest, AnArrayIsChargedAsIfItSharedNothing) {
+  ASSERT_NO_FATAL_FAILURE(Put(1));
+  const size_t before = cluster_.sessions().RecordRoom();
+  ASSERT_NO_FATAL_FAILURE(Put(2));
+  // Of each shard: its reference, its place and its shape.
+  EXPECT_GE(before - cluster_.sessions().RecordRoom(), 88u * devices_.size());
+}
+
 TEST_P(ManyDevicesTest, AWaitingGangHoldsFewBytes) {
   ExecutableSpec spec;
   spec.id = ExecutableId(1);
