@@ -274,6 +274,37 @@ TEST_F(TlsChannels, WhatThePeerHasSentIsReadAfterTheEndIsSaid) {
   EXPECT_EQ(Read(6), "fourth");
 }
 
+TEST_F(TlsChannels, AServerShakesHandsWhileItsLoopIsBusy) {
+  Handshakes handshakes({files_.Controller(), Role::kWorker});
+  int fds[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  const boost::asio::generic::stream_protocol unix_socket(AF_UNIX, 0);
+  server_.reset();
+  handshakes.Start(StreamSocket(io_, unix_socket, fds[0]),
+                   [this](Channel channel) { server_.emplace(std::move(channel)); });
+  boost::asio::io_context other;  // io_ does not run meanwhile
+  bool shaken = false;
+  std::optional<Channel> client;
+  Secure(StreamSocket(other, unix_socket, fds[1]), {files_.Worker("w0"), Role::kController},
+         TlsSide::kClient, seconds(60), [&](absl::StatusOr<Channel> channel) {
+           ASSERT_TRUE(channel.ok()) << channel.status();
+           client.emplace(*std::move(channel));
+           shaken = true;
+         });
+  other.run();
+  ASSERT_TRUE(shaken);
+  EXPECT_FALSE(server_.has_value());
+  // What comes before the loop has the connection is not lost.
+  const std::string text = "early";
+  client->Write(boost::asio::buffer(text), [](const boost::system::error_code&, size_t) {});
+  other.restart();
+  other.run();
+  Run();
+  ASSERT_TRUE(server_.has_value());
+  EXPECT_EQ(server_->peer(), kWorker);
+  EXPECT_EQ(Read(text.size()), text);
+}
+
 // As when the workers behind one address lose their connections together.
 TEST_F(TlsChannels, ADaemonThatIsKnownLeavesItsHandshakeToOthersOfItsNetwork) {
   const auto now = std::chrono::steady_clock::now();
