@@ -55,7 +55,8 @@ TEST(RevocationsTest, ConnectionsEndThatStandWithACertificateThatCountsNoLonger)
     return revocations.Stand(subject, hash, [&ended, name] { ended.push_back(name); });
   };
   const auto old = stand(kW0, {1}, "old"), fresh = stand(kW0, {2}, "fresh");
-  const auto other = stand(kW1, {1}, "other"), controller = stand(kTheController, {1}, "controller");
+  const auto other = stand(kW1, {1}, "other"),
+             controller = stand(kTheController, {1}, "controller");
   auto gone = stand(kW0, {1}, "gone");
   gone = nullptr;
   EXPECT_EQ(revocations.EndRevoked(), 0u);

@@ -34,8 +34,8 @@ error_code FailureOf(int kind, int system) {
   return {static_cast<int>(first), boost::asio::error::get_ssl_category()};
 }
 
-// Takes what has come: whoever closes a socket with unread bytes has the kernel throw away the alert
-// that says why.
+// Takes what has come: whoever closes a socket with unread bytes has the kernel throw away the
+// alert that says why.
 void Drain(int fd) {
   char bytes[4096];
   for (int reads = 0; reads < 16; ++reads) {
