@@ -250,7 +250,7 @@ class Implementation final : public AdminService, private OneMessageService<v1::
           return fairway::ListCertificates(*hooks_.issuer, request.after(), response);
         });
     ServeUnary<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>(
-        "fairway.v1.Admin.RevokeCertificates", [this](auto* call) { RevokeCertificates(call); });
+        "fairway.v1.Admin.RevokeCertificates", [this](auto* call) { RevokeWorker(call); });
   }
 
   // Serves `rpc` by `work`, which may wait for the disk.
@@ -288,7 +288,7 @@ class Implementation final : public AdminService, private OneMessageService<v1::
   }
 
   // As Revoke.
-  void RevokeCertificates(
+  void RevokeWorker(
       UnaryCall<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>* call) {
     const std::string& worker = call->request().worker();
     const auto answer = [this, call](const absl::Status& revoked) {
