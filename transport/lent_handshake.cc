@@ -55,7 +55,7 @@ LentHandshake::LentHandshake(boost::asio::io_context& thread, ssl_st* connection
 
 LentHandshake::~LentHandshake() {
   BIO_free(asio_);
-  if (done_ != nullptr && !socket_.is_open()) ::close(fd_);  // it has not begun
+  if (done_ != nullptr && !socket_->is_open()) ::close(fd_);  // it has not begun
 }
 
 void LentHandshake::Start(std::chrono::milliseconds timeout) {
@@ -74,16 +74,16 @@ void LentHandshake::Begin(std::chrono::milliseconds timeout) {
   socklen_t size = sizeof family;
   ::getsockopt(fd_, SOL_SOCKET, SO_DOMAIN, &family, &size);
   error_code error;
-  socket_.assign(stream_protocol(family, 0), fd_, error);
-  if (!error) socket_.native_non_blocking(true, error);
+  socket_->assign(stream_protocol(family, 0), fd_, error);
+  if (!error) socket_->native_non_blocking(true, error);
   if (error) return End(error);
   asio_ = SSL_get_rbio(connection_);
   BIO_up_ref(asio_);
   BIO* const socket = BIO_new_socket(fd_, BIO_NOCLOSE);
   if (socket == nullptr) return End(boost::asio::error::no_memory);
   SSL_set_bio(connection_, socket, socket);
-  timer_.expires_after(timeout);
-  timer_.async_wait([weak = weak_from_this()](const error_code& cancelled) {
+  timer_->expires_after(timeout);
+  timer_->async_wait([weak = weak_from_this()](const error_code& cancelled) {
     const auto self = weak.lock();
     if (!cancelled && self != nullptr && self->done_ != nullptr)
       self->End(boost::asio::error::timed_out);
@@ -100,21 +100,22 @@ void LentHandshake::Step() {
   if (kind == SSL_ERROR_NONE) return End({});
   if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE)
     return End(FailureOf(kind, system));
-  socket_.async_wait(kind == SSL_ERROR_WANT_READ ? stream_protocol::socket::wait_read
-                                                 : stream_protocol::socket::wait_write,
-                     [self = shared_from_this()](const error_code& error) {
-                       if (self->done_ == nullptr) return;
-                       if (error) return self->End(error);
-                       self->Step();
-                     });
+  socket_->async_wait(kind == SSL_ERROR_WANT_READ ? stream_protocol::socket::wait_read
+                                                  : stream_protocol::socket::wait_write,
+                      [self = shared_from_this()](const error_code& error) {
+                        if (self->done_ == nullptr) return;
+                        if (error) return self->End(error);
+                        self->Step();
+                      });
 }
 
 void LentHandshake::End(error_code error) {
-  timer_.cancel();
+  timer_.reset();
   if (error) Drain(fd_);
   error_code ignored;
   Outcome out{.fd = fd_, .error = error};
-  if (socket_.is_open()) out.fd = socket_.release(ignored);
+  if (socket_->is_open()) out.fd = socket_->release(ignored);
+  socket_.reset();
   // It takes the reference over.
   if (asio_ != nullptr) SSL_set_bio(connection_, asio_, asio_);
   asio_ = nullptr;

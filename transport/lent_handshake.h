@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -55,8 +56,9 @@ class LentHandshake : public std::enable_shared_from_this<LentHandshake> {
   ssl_st* const connection_;
   const int fd_;
   Done done_;
-  boost::asio::generic::stream_protocol::socket socket_;
-  boost::asio::steady_timer timer_;
+  // Of the thread, which may be gone once it has ended.
+  std::optional<boost::asio::generic::stream_protocol::socket> socket_;
+  std::optional<boost::asio::steady_timer> timer_;
   bio_st* asio_ = nullptr;  // what `connection_` reads from otherwise, while it is lent
 };
 
