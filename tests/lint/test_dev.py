@@ -178,7 +178,7 @@ def wait_until(condition):
 def test_an_interrupt_ends_what_runs_beside(tmp_path, number):
     """What is compiled has a process group of its own, as ninja gives it.
 
-    The tests in the foreground run by then: an interrupt that comes while bash forks them is lost with the fork.
+    The tests in the foreground run by then: an interrupt that comes while bash forks them may be lost with the fork.
     """
     forever = "set -m\n(sleep 600; sleep 600) & echo $! >compiler\nmv compiler compiles\nwait"
     process = start_with_stand_ins(tmp_path, ["python", "asan"], forever, tests="touch e2e-runs\nexec sleep 600")
