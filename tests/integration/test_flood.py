@@ -137,9 +137,8 @@ def test_those_who_prove_nothing_stop_nobody(flooded, many):
             with held(port, many, 2 + 3 * number) as peers:
                 steps.goes_on()
                 assert run("fairway", "status", "--controller", address, *flags).returncode == 0
-                gone = closed(peers)
-                print(f"{name}: {gone} of {many} were closed")
-                assert gone > many - 2000
+                # A port closes them as fast as the machine lets it accept them.
+                wait_for(lambda: closed(peers) > many - 2000, f"{name} closes all but 2,000 of {many}", 60)
                 if name == "workers":
                     worker()
     finally:
