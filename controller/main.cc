@@ -25,6 +25,7 @@
 
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
+#include "async/service_manager.h"
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -40,6 +41,7 @@
 #include "controller/ifrt/grpc_service.h"
 #include "controller/native/door.h"
 #include "controller/native/grpc_service.h"
+#include "controller/settings.h"
 #include "identity/certificates.h"
 #include "identity/gate.h"
 #include "identity/issuer.h"
@@ -57,7 +59,6 @@ constexpr int kExitOrphaned = 3;
 constexpr int kExitPortInUse = 5;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 constexpr std::chrono::milliseconds kExpiryPeriod{1000};
-constexpr int kMostLaunchesAhead = 1024;
 constexpr size_t kMostRenewing = 64;  // renewals that wait for the disk
 
 // What the controller holds for all sessions, of all kinds together (docs/design/0059-shares.md).
@@ -68,178 +69,13 @@ constexpr int64_t kCompilingBytes = int64_t{256} << 20;
 // A quarter of the mappings that Linux allows a process by default.
 constexpr int64_t kMappedFiles = 16384;
 
-struct Flags {
-  std::string bind = "127.0.0.1";
-  int port = 29000;
-  int http_port = 29001;
-  std::vector<std::string> http_names;
-  int link_port = 29002;
-  int data_port = 29003;
-  std::chrono::milliseconds executor_deadline{60000};
-  std::chrono::milliseconds link_grace{3000};
-  int relay_fan_out = 0;
-  std::chrono::milliseconds island_timeout{60000};
-  std::chrono::milliseconds forget_after{3600000};
-  std::chrono::milliseconds callback_limit{60000};
-  int launches_ahead = ClusterOptions().max_gangs_per_device;
-  int64_t transit_memory = int64_t{768} << 20;
-  int64_t record_memory = int64_t{768} << 20;
-  std::string spool_directory = "/tmp";
-  std::string log_level = "info";
-  std::string log_dir;
-  std::string data_directory;
-  std::string tls_ca_key;
-  std::chrono::milliseconds worker_certificate_life{std::chrono::hours(30 * 24)};
-  TlsFiles tls;
-  int life_fd = -1;
-  int notify_fd = -1;
-};
-
-constexpr char kProgram[] = "fairway-controller";
-constexpr char kDescription[] = "Drives the devices of all islands on behalf of all clients.";
 // What Controller::Reload applies; the other settings are for the life of the process.
 const std::set<std::string> kReloaded = {"forget-after", "http-name", "island-timeout",
                                          "log-level"};
 
-void DeclareFlags(Config& config, Flags* flags) {
-  config.File("controller");
-  config.Flag("bind", &flags->bind,
-              "IP address to listen on; one that other hosts reach takes certificates (--tls-ca)");
-  config.Flag("port", &flags->port,
-              "gRPC: JAX and native clients, administration; 0: any free port");
-  config.Flag("http-port", &flags->http_port,
-              "HTTP: /healthz, /readyz, /metrics; 0: any free port");
-  config.Flag(
-      "http-name", &flags->http_names,
-      "A name or address by which HTTP clients ask for this host, besides its own name and the "
-      "addresses at which it listens; web pages of others get no answer");
-  config.Flag("link-port", &flags->link_port, "Where workers connect; 0: any free port");
-  config.Flag("data-port", &flags->data_port, "Where executors pull uploads; 0: any free port");
-  config.Flag("executor-deadline", &flags->executor_deadline,
-              "Silence after which an executor is declared lost");
-  config.Flag("link-grace", &flags->link_grace,
-              "Time in which the broken connection of an executor may come back before it is "
-              "declared lost; 0: none");
-  config.Flag("relay-fan-out", &flags->relay_fan_out,
-              "Most connections over which the log of an island is sent from the controller and "
-              "from each of the workers' relays (--relay-bind), 2 to 1024; 0: the controller sends "
-              "it to each executor");
-  config.Flag("island-timeout", &flags->island_timeout,
-              "Time without executors after which work that waits for an island fails");
-  config.Flag("forget-after", &flags->forget_after,
-              "Time without any of its workers after which an island that no session knows is "
-              "forgotten, and without one of them after which another takes its place; 0: never");
-  config.Flag(
-      "callback-limit", &flags->callback_limit,
-      "Time that a function of a client may take when a program on devices calls it; 0: any");
-  config.Flag("launches-ahead", &flags->launches_ahead,
-              "Gangs of a device that may be launched and not ended, 1 to 1024: more keep it "
-              "busy when programs are short, and make a neighbour wait longer for its turn. "
-              "Of programs on one device, twice as many");
-  config.BytesFlag(
-      "transit-memory", &flags->transit_memory,
-      "Host memory for bytes on their way to and from clients; beyond it, and where one "
-      "session's uploads have more than they leave to others, they go to unlinked "
-      "files, which lie in the host's page cache as long as it has room");
-  config.BytesFlag(
-      "record-memory", &flags->record_memory,
-      "Host memory for the records of all sessions' arrays and unfinished work, about; one "
-      "session's may hold as much as is left to others");
-  config.Flag("spool-directory", &flags->spool_directory, "Where those files are");
-  config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
-  config.Flag("log-dir", &flags->log_dir,
-              "Where NAME.log of this cluster's processes are, for `fairway logs`");
-  config.Flag("data-directory", &flags->data_directory,
-              "Where the tokens of clients are kept, by one controller at one time; with --tls-ca");
-  DeclareTlsFlags(config, &flags->tls);
-  config.Flag("tls-ca-key", &flags->tls_ca_key,
-              "PEM file of the key of the first CA in --tls-ca: workers may join by a token "
-              "(`fairway token create --worker`); without it they cannot");
-  config.Flag("worker-certificate-life", &flags->worker_certificate_life,
-              "How long the certificates of workers are valid that this controller signs; a worker "
-              "renews its own when two thirds have passed");
-  config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
-  config.Flag("notify-fd", &flags->notify_fd,
-              "Write end of a pipe that gets one line of JSON per event");
-}
-
-// Whether the files that the flags name are there, and right.
-absl::Status CheckFiles(const Flags& flags) {
-  FAIRWAY_RETURN_IF_ERROR(LoadTls(flags.tls, Role::kController).status());
-  if (flags.tls_ca_key.empty() || flags.tls.ca.empty()) return absl::OkStatus();
-  Certified authority;
-  FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(flags.tls.ca));
-  auto key = ReadKeyFile(flags.tls_ca_key);
-  if (!key.ok()) {
-    return Annotate(key.status(), "--tls-ca-key (without it workers cannot join by a token)");
-  }
-  authority.key = *std::move(key);
-  const auto made = MakeCertificate(authority, {Role::kWorker, "any"}, std::chrono::hours(1));
-  if (!made.ok()) return Annotate(made.status(), "--tls-ca-key");
-  return absl::OkStatus();
-}
-
-absl::Status CheckFlags(const Flags& flags) {
-  for (const auto& [name, port] : {std::pair("port", flags.port),
-                                   {"http-port", flags.http_port},
-                                   {"link-port", flags.link_port},
-                                   {"data-port", flags.data_port}}) {
-    if (port < 0 || port > 65535) return InvalidArgument("--{}: {} is not 0 to 65535", name, port);
-  }
-  if (!IsAddress(flags.bind))
-    return InvalidArgument("--bind is '{}', not an IP address", flags.bind);
-  FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
-  if (flags.executor_deadline < std::chrono::milliseconds(100))
-    return InvalidArgument("--executor-deadline must be at least 100ms");
-  if (flags.relay_fan_out != 0 && (flags.relay_fan_out < 2 || flags.relay_fan_out > 1024))
-    return InvalidArgument("--relay-fan-out is {}, not 0 or 2 to 1024", flags.relay_fan_out);
-  if (flags.launches_ahead < 1 || flags.launches_ahead > kMostLaunchesAhead) {
-    return InvalidArgument("--launches-ahead is {}, not 1 to {}", flags.launches_ahead,
-                           kMostLaunchesAhead);
-  }
-  if (flags.worker_certificate_life < std::chrono::seconds(10))
-    return InvalidArgument("--worker-certificate-life must be at least 10s");
-  const bool tls = !flags.tls.certificate.empty();
-  if (tls && flags.data_directory.empty()) {
-    return InvalidArgument(
-        "--data-directory is missing: with certificates clients need tokens, which are kept there "
-        "(`fairway init` makes the first)");
-  }
-  if (!tls && !flags.data_directory.empty()) {
-    return InvalidArgument(
-        "--data-directory is for the tokens of clients, for which only a controller with "
-        "certificates asks (--tls-ca)");
-  }
-  if (!tls && !flags.tls_ca_key.empty())
-    return InvalidArgument("--tls-ca-key needs --tls-ca, --tls-certificate and --tls-key");
-  if (tls) return absl::OkStatus();
-  return Annotate(CheckPlainBind(flags.bind), "--bind=" + flags.bind);
-}
-
-// The settings as they are, and how they are read again.
-struct Settings {
-  Flags flags;
-  std::vector<std::string> args;
-  std::map<std::string, std::string> values;  // Config::Values
-};
-
-// Reads the settings that `settings->args`, the environment and the file have. `reload`: the files
-// that they name have been read, and are not tried again.
-Config::Outcome Read(Settings* settings, bool reload = false) {
-  Config config(kProgram, kDescription);
-  DeclareFlags(config, &settings->flags);
-  config.Check([settings, reload] {
-    if (!reload) FAIRWAY_RETURN_IF_ERROR(CheckFiles(settings->flags));
-    return CheckFlags(settings->flags);
-  });
-  Config::Outcome outcome = config.Parse(settings->args, Config::ProcessEnvironment);
-  settings->values = config.Values();
-  return outcome;
-}
-
 class Controller {
  public:
-  explicit Controller(Settings settings) : settings_(std::move(settings)) {}
+  explicit Controller(ControllerSettings settings) : settings_(std::move(settings)) {}
   ~Controller() {
     if (ender_.joinable()) ender_.join();
   }
@@ -252,8 +88,7 @@ class Controller {
 
  private:
   HttpAnswer OnHttp(const HttpRequest& request);
-  // Why somebody may read no more by HTTP than that this process lives: the one place that decides
-  // it.
+  // Why somebody may read no more by HTTP than that this process lives: decided here alone.
   std::optional<HttpAnswer> Refusal(const HttpRequest& request);
   AdminHooks Hooks();
   CallAccess Access();
@@ -273,10 +108,11 @@ class Controller {
   // Ends the process in order; the loop stops once all clients are gone.
   void End(std::string_view why, int exit_code);
 
-  Settings settings_;
-  const Flags& flags_ = settings_.flags;
+  ControllerSettings settings_;
+  const ControllerFlags& flags_ = settings_.flags;
   // The members below use the loop and the pool.
   EventLoop loop_;
+  ServiceManager manager_{loop_};          // before any thread starts
   std::unique_ptr<Gate> gate_;             // nullptr: no certificates, and so no tokens
   std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
   std::unique_ptr<Issuer> issuer_;
@@ -299,7 +135,7 @@ class Controller {
   int exit_code_ = 0;
 };
 
-ControllerOptions OptionsOf(const Flags& flags, const Spool& spool,
+ControllerOptions OptionsOf(const ControllerFlags& flags, const Spool& spool,
                             std::shared_ptr<MemoryBudget> memory,
                             std::shared_ptr<TlsIdentity> tls) {
   ControllerOptions options;
@@ -346,7 +182,7 @@ AdminHooks Controller::Hooks() {
 
 CallAccess Controller::Access() {
   return CallAccess(&loop_, gate_.get(),
-                    [front = front_](const std::string& peer) { front->LetIn(peer); });
+                    [front = front_](const auto&... call) { return front->LetIn(call...); });
 }
 
 void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory) {
@@ -455,6 +291,7 @@ absl::Status Controller::Start() {
   Notify(fmt::format(
       R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",
       grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port()));
+  loop_.Post("ready", [this] { manager_.Ready(); });
   return absl::OkStatus();
 }
 
@@ -533,9 +370,10 @@ void Controller::OnSignal(int number) {
 }
 
 void Controller::Reload() {
-  Settings fresh{.flags = {}, .args = settings_.args, .values = {}};
-  if (!TakeReload(Read(&fresh, /*reload=*/true), settings_.values, fresh.values, kReloaded)) return;
-  Flags& flags = settings_.flags;
+  ControllerSettings fresh{.flags = {}, .args = settings_.args, .values = {}};
+  if (!TakeReload(ReadSettings(&fresh, /*reload=*/true), settings_.values, fresh.values, kReloaded))
+    return;
+  ControllerFlags& flags = settings_.flags;
   flags.forget_after = fresh.flags.forget_after;
   flags.http_names = std::move(fresh.flags.http_names);
   flags.island_timeout = fresh.flags.island_timeout;
@@ -556,6 +394,7 @@ void Controller::End(std::string_view why, int exit_code) {
   ending_ = true;
   exit_code_ = exit_code;
   spdlog::info("ending: {}", why);
+  manager_.Stopping(10 * kShutdownGrace);
   ender_ = std::thread([this] {
     grpc_->SetServing(false);
     callbacks_->Shutdown(std::chrono::milliseconds(0));
@@ -567,14 +406,15 @@ void Controller::End(std::string_view why, int exit_code) {
 }
 
 int Main(int argc, char** argv) {
-  Settings settings{.flags = {}, .args = {argv + 1, argv + argc}, .values = {}};
-  const Config::Outcome outcome = Read(&settings);
+  ControllerSettings settings{.flags = {}, .args = {argv + 1, argv + argc}, .values = {}};
+  const Config::Outcome outcome = ReadSettings(&settings);
   std::fputs(outcome.output.c_str(), stdout);
   std::fputs(outcome.error.c_str(), stderr);
   if (outcome.exit_code) return *outcome.exit_code;
-  const Flags& flags = settings.flags;
+  const ControllerFlags& flags = settings.flags;
   if (flags.life_fd >= 0 && ::fcntl(flags.life_fd, F_GETFD) < 0) {
-    fmt::print(stderr, "{}: --life-fd is {}, not an open descriptor\n", kProgram, flags.life_fd);
+    fmt::print(stderr, "{}: --life-fd is {}, not an open descriptor\n", kControllerProgram,
+               flags.life_fd);
     return kExitUsage;
   }
   InitLogging({.component = "controller", .island = {}, .worker = {}}, flags.log_level);

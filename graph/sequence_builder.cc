@@ -273,11 +273,12 @@ void SequenceBuilder::Set(Block& block, int32_t to, int32_t from) {
 }
 
 int32_t SequenceBuilder::TypeNumber(const Sequence::Type& type) {
-  auto& types = sequence_->types;
-  const auto it = std::find(types.begin(), types.end(), type);
-  if (it != types.end()) return static_cast<int32_t>(it - types.begin());
-  types.push_back(type);
-  return static_cast<int32_t>(types.size()) - 1;
+  // A computation may have 65,536 results, each of another type.
+  const auto [known, fresh] =
+      numbers_of_types_.try_emplace({type.dtype, type.shard.dims, type.memory_kind},
+                                    static_cast<int32_t>(sequence_->types.size()));
+  if (fresh) sequence_->types.push_back(type);
+  return known->second;
 }
 
 std::vector<int32_t> SequenceBuilder::Emit(Block& block, size_t graph, size_t node,

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "graph/lowering.h"
@@ -93,6 +95,7 @@ class SequenceBuilder {
   Block main_;
   // types of its outputs, in Sequence::types
   std::map<ExecutableId, std::vector<int32_t>> types_of_;
+  std::map<std::tuple<DType, std::vector<int64_t>, std::string>, int32_t> numbers_of_types_;
   ValueRegisters& register_of_;
   std::vector<uint32_t> seen_;  // by register: the call of AddClears that has seen it last
   uint32_t num_clears_ = 0;

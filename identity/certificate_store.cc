@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "identity/certificate_store.h"
 
+#include <sqlite3.h>
+
 #include "identity/database.h"
 #include "identity/token_store.h"
 
@@ -93,8 +95,8 @@ absl::StatusOr<std::vector<CertificateRecord>> CertificateStore::List(int64_t af
   }
 }
 
-absl::StatusOr<int> CertificateStore::Revoke(const std::string& worker,
-                                             std::chrono::sys_seconds now) {
+absl::StatusOr<RevokedWorker> CertificateStore::Revoke(const std::string& worker,
+                                                       std::chrono::sys_seconds now) {
   const std::lock_guard lock(database_->mutex());
   sqlite3* const database = database_->handle();
   Transaction transaction(database);
@@ -102,7 +104,7 @@ absl::StatusOr<int> CertificateStore::Revoke(const std::string& worker,
   Statement count(
       database, "SELECT COUNT(*) FROM certificates WHERE name = ? AND revoked = 0 AND expires > ?");
   FAIRWAY_RETURN_IF_ERROR(count.With(worker).With(now).Run());
-  const auto out = static_cast<int>(count.Number(0));
+  RevokedWorker out{.certificates = static_cast<int>(count.Number(0)), .tokens = 0};
   // The time is never 0, which says that it is not revoked.
   Statement revoke(database,
                    "UPDATE certificates SET revoked = MAX(?, 1) WHERE name = ? AND revoked = 0");
@@ -111,6 +113,12 @@ absl::StatusOr<int> CertificateStore::Revoke(const std::string& worker,
                 "INSERT INTO revocations(name, revoked) VALUES(?, ?) ON CONFLICT(name) DO UPDATE "
                 "SET revoked = excluded.revoked");
   FAIRWAY_RETURN_IF_ERROR(all.With(worker).With(now).Run());
+  Statement tokens(database,
+                   "UPDATE tokens SET revoked = MAX(?, 1) WHERE worker = ? AND role = ? AND "
+                   "revoked = 0 AND expires > ?");
+  FAIRWAY_RETURN_IF_ERROR(
+      tokens.With(now).With(worker).With(NameOf(TokenRole::kWorker)).With(now).Run());
+  out.tokens = sqlite3_changes(database);
   FAIRWAY_RETURN_IF_ERROR(transaction.Commit());
   return out;
 }
@@ -124,14 +132,14 @@ absl::Status CertificateStore::Tell(Revocations& to) {
     to.Revoke(workers.Bytes(0), workers.Time(1));
   }
   Statement since(database_->handle(),
-                  "SELECT certificates.name, hash FROM certificates JOIN revocations ON "
+                  "SELECT certificates.name, hash, expires FROM certificates JOIN revocations ON "
                   "certificates.name = revocations.name WHERE certificates.revoked = 0");
   for (;;) {
     FAIRWAY_ASSIGN_OR_RETURN(const bool more, since.Next());
     if (!more) return absl::OkStatus();
     CertificateHash hash{};
     FAIRWAY_RETURN_IF_ERROR(since.Bytes(1, hash));
-    to.Permit(since.Bytes(0), hash);
+    to.Permit(since.Bytes(0), hash, since.Time(2));
   }
 }
 

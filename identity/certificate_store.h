@@ -30,6 +30,12 @@ struct CertificateRecord {
   std::chrono::sys_seconds revoked{};  // the epoch: it is not
 };
 
+// What was revoked with a worker.
+struct RevokedWorker {
+  int certificates = 0;  // that counted, and were issued here
+  int tokens = 0;        // by which it could have joined
+};
+
 // What a call has done when it returns OK outlives the process and the host; what it has not done
 // leaves no trace. Thread-safe. Each call may wait for the disk.
 class CertificateStore {
@@ -49,9 +55,9 @@ class CertificateStore {
                                                         const CertificateHash& key);
   // Those with ids above `after`, in their order; `most` at most.
   absl::StatusOr<std::vector<CertificateRecord>> List(int64_t after, int64_t most);
-  // Revokes all certificates of the worker, also those that are not here. Returns how many of those
-  // that are here counted. RESOURCE_EXHAUSTED: the disk is full.
-  absl::StatusOr<int> Revoke(const std::string& worker, std::chrono::sys_seconds now);
+  // Revokes all certificates of the worker, also those that are not here, and the tokens by which
+  // it may join. RESOURCE_EXHAUSTED: the disk is full.
+  absl::StatusOr<RevokedWorker> Revoke(const std::string& worker, std::chrono::sys_seconds now);
   // Tells `to` what was revoked.
   absl::Status Tell(Revocations& to);
 

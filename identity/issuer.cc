@@ -48,7 +48,7 @@ absl::StatusOr<CertificateRecord> Issuer::Sign(const std::string& worker,
 
 absl::Status Issuer::Keep(const CertificateRecord& record) {
   FAIRWAY_RETURN_IF_ERROR(store_.Keep(record));
-  revocations_->Permit(record.worker, record.facts.hash);
+  revocations_->Permit(record.worker, record.facts.hash, record.facts.end);
   return absl::OkStatus();
 }
 
@@ -91,29 +91,32 @@ absl::StatusOr<IssuedCertificate> Issuer::Renew(const std::string& worker,
   return out;
 }
 
-absl::StatusOr<Issuer::RevokedWorker> Issuer::Revoke(const std::string& worker) {
+absl::Status Issuer::RevokeHere(const std::string& worker) {
+  FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf({Role::kWorker, worker})).status());
+  revocations_->Revoke(worker,
+                       std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
+  for (const TokenRecord& token : gate_->TokensOfWorker(worker)) gate_->RevokeHere(token.id);
+  return absl::OkStatus();
+}
+
+absl::Status Issuer::NotWrittenDown(const std::string& worker, absl::Status why) {
+  return Annotate(
+      std::move(why),
+      fmt::format("certificates of worker {} count no longer, but this could not be written "
+                  "down, so they would count again after the controller's next start; revoke "
+                  "them again",
+                  worker));
+}
+
+absl::StatusOr<RevokedWorker> Issuer::Revoke(const std::string& worker) {
   FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf({Role::kWorker, worker})).status());
   const std::lock_guard lock(mu_);
-  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  revocations_->Revoke(worker, now);
-  auto certificates = store_.Revoke(worker, now);
-  RevokedWorker out;
-  absl::Status failed = certificates.status();
-  for (const TokenRecord& token : gate_->TokensOfWorker(worker)) {
-    const absl::Status revoked = gate_->Revoke(token.id);
-    if (failed.ok()) failed = revoked;
-    ++out.tokens;
-  }
-  if (!failed.ok()) {
-    return Annotate(
-        std::move(failed),
-        fmt::format("certificates of worker {} count no longer, but this could not be written "
-                    "down, so they would count again after the controller's next start; revoke "
-                    "them again",
-                    worker));
-  }
-  out.certificates = *certificates;
-  return out;
+  // Once more: others may have had their turn since RevokeHere.
+  FAIRWAY_RETURN_IF_ERROR(RevokeHere(worker));
+  auto revoked = store_.Revoke(
+      worker, std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
+  if (!revoked.ok()) return NotWrittenDown(worker, std::move(revoked).status());
+  return *revoked;
 }
 
 }  // namespace fairway

@@ -43,14 +43,14 @@ class Issuer {
   absl::StatusOr<IssuedCertificate> Renew(const std::string& worker, const CertificateHash& shown,
                                           const std::string& request);
 
-  struct RevokedWorker {
-    int certificates = 0;  // that counted, and were issued here
-    int tokens = 0;        // by which it could have joined
-  };
   // All certificates of the worker count no longer, from now on, nor do the tokens by which it may
   // join. INVALID_ARGUMENT: no worker can have that name. RESOURCE_EXHAUSTED or UNAVAILABLE: the
   // same, but it could not be written down, so that they would count again in the next process.
   absl::StatusOr<RevokedWorker> Revoke(const std::string& worker);
+  // The same, and it is not written down. Does not wait.
+  absl::Status RevokeHere(const std::string& worker);
+  // What Revoke returns when `why` keeps it from being written down.
+  static absl::Status NotWrittenDown(const std::string& worker, absl::Status why);
   // As CertificateStore::List.
   absl::StatusOr<std::vector<CertificateRecord>> List(int64_t after, int64_t most) {
     return store_.List(after, most);

@@ -21,24 +21,28 @@ void Admission::SetDevice(DeviceId device, int64_t limit) {
 
 void Admission::Forget(IslandId island) {
   islands_.erase(island);
-  ForgetSets();
+  for (const SetId id : std::exchange(unused_, {})) ForgetSet(id);
 }
 
 void Admission::ForgetDevice(DeviceId device) {
   Device& at = At(device);
-  std::vector<SetId> sets = std::move(at.sets);
+  std::set<SetId> sets = std::move(at.sets);
+  if (const auto island = islands_.find(at.island); island != islands_.end()) {
+    for (const SetId id : sets) island->second.looking.erase(id);
+  }
   at = Device();
   at.sets = std::move(sets);  // nobody uses them; Forget takes them away
 }
 
 Admission::SetId Admission::Use(const SharedVector<MemoryNeed>& needs) {
   if (!needs.empty() && last_needs_.begin() == needs.begin()) {
-    if (sets_[last_set_].users++ == 0) --unused_;
+    if (sets_[last_set_].users++ == 0) std::erase(unused_, last_set_);
     return last_set_;
   }
   std::vector<DeviceId> devices;
   devices.reserve(needs.size());
   for (const MemoryNeed& need : needs) devices.push_back(need.device);
+  if (!std::is_sorted(devices.begin(), devices.end())) std::sort(devices.begin(), devices.end());
   steps_ += devices.size();
   const auto [key, fresh] = numbers_of_.try_emplace(std::move(devices));
   if (fresh) {
@@ -46,24 +50,13 @@ Admission::SetId Admission::Use(const SharedVector<MemoryNeed>& needs) {
       free_sets_.push_back(static_cast<SetId>(sets_.size()));
       sets_.emplace_back();
     }
-    const SetId id = key->second = free_sets_.back();
+    key->second = free_sets_.back();
     free_sets_.pop_back();
-    Set& set = sets_[id];
-    set.key = key;
-    set.overlaps = {id};
-    for (const DeviceId device : key->first) {
-      std::vector<SetId>& others = At(device).sets;
-      steps_ += others.size();
-      for (const SetId other : others) {
-        if (std::exchange(sets_[other].marked, true)) continue;
-        set.overlaps.push_back(other);
-        sets_[other].overlaps.push_back(id);
-      }
-      others.push_back(id);
-    }
-    for (const SetId other : set.overlaps) sets_[other].marked = false;
+    sets_[key->second].key = key;
+    steps_ += kMapSteps * key->first.size();
+    for (const DeviceId device : key->first) At(device).sets.insert(key->second);
   } else if (sets_[key->second].users == 0) {
-    --unused_;
+    std::erase(unused_, key->second);
   }
   ++sets_[key->second].users;
   last_needs_ = needs;
@@ -71,29 +64,27 @@ Admission::SetId Admission::Use(const SharedVector<MemoryNeed>& needs) {
 }
 
 void Admission::EndUse(SetId set) {
-  if (--sets_[set].users == 0 && ++unused_ > kKept) ForgetSets();
+  if (--sets_[set].users > 0) return;
+  unused_.push_back(set);
+  if (unused_.size() <= kKept) return;
+  const SetId oldest = unused_.front();
+  unused_.erase(unused_.begin());
+  ForgetSet(oldest);
 }
 
-void Admission::ForgetSets() {
-  last_needs_ = {};
-  for (auto& [id, island] : islands_)
-    std::erase_if(island.looking, [&](SetId set) { return sets_[set].users == 0; });
-  for (auto it = numbers_of_.begin(); it != numbers_of_.end();) {
-    const SetId id = it->second;
-    Set& set = sets_[id];
-    if (set.users > 0) {
-      ++it;
-      continue;
-    }
-    for (const DeviceId device : it->first) std::erase(At(device).sets, id);
-    for (const SetId other : set.overlaps) {
-      if (other != id) std::erase(sets_[other].overlaps, id);
-    }
-    set = Set();
-    free_sets_.push_back(id);
-    it = numbers_of_.erase(it);
+void Admission::ForgetSet(SetId id) {
+  Set& set = sets_[id];
+  const std::vector<DeviceId>& devices = set.key->first;
+  if (last_set_ == id) last_needs_ = {};
+  steps_ += kMapSteps * devices.size();
+  for (const DeviceId device : devices) At(device).sets.erase(id);
+  if (!devices.empty()) {
+    const auto island = islands_.find(At(devices[0]).island);
+    if (island != islands_.end()) island->second.looking.erase(id);
   }
-  unused_ = 0;
+  numbers_of_.erase(set.key);
+  set = Set();
+  free_sets_.push_back(id);
 }
 
 void Admission::Enqueue(NodeId node, SessionId session, IslandId island,
@@ -129,9 +120,12 @@ bool Admission::Remove(NodeId node, IslandId island) {
 
 void Admission::Touch(DeviceId device) {
   Device& touched = At(device);
-  if (touched.touched) return;
+  if (touched.touched) {
+    touched.again = touched.marked > 0;
+    return;
+  }
   const auto at = islands_.find(touched.island);
-  if (at == islands_.end() || at->second.lines.empty()) return;
+  if (at == islands_.end() || at->second.by_session.empty()) return;
   touched.touched = true;
   at->second.touched.push_back(device);
 }
@@ -183,45 +177,6 @@ bool Admission::Fits(NodeId node, const Waiting& waiting) const {
   });
 }
 
-bool Admission::Leads(const Island& island, NodeId node, const Waiting& waiting) const {
-  if (Planted(Bug::kAdmitOutOfOrder)) return true;
-  if (island.lines.empty()) return true;
-  const std::vector<SetId>& overlaps = sets_[waiting.set].overlaps;
-  return std::all_of(overlaps.begin(), overlaps.end(), [&](SetId set) {
-    ++steps_;
-    const auto line = island.lines.find({set, waiting.session});
-    return line == island.lines.end() || *line->second.begin() >= node;
-  });
-}
-
-void Admission::SetFirst(Island& island, const Waiting& waiting, NodeId was, NodeId is) {
-  if (was == is) return;
-  if (was) island.firsts.erase({was, waiting.session});
-  if (!is) return;
-  island.firsts.insert({is, waiting.session});
-  island.untold.insert(waiting.session);
-}
-
-void Admission::JoinLines(Island& island, NodeId node, Waiting& waiting) {
-  if (std::exchange(waiting.in_lines, true)) return;
-  ++steps_;
-  std::set<NodeId>& line = island.lines[{waiting.set, waiting.session}];
-  Set& set = sets_[waiting.set];
-  if (line.empty() || node < *line.begin()) {
-    if (!line.empty()) {
-      set.firsts.erase({island.waiting.at(*line.begin()).least, waiting.session});
-      set.heads.erase(*line.begin());
-    }
-    set.firsts.insert({waiting.least, waiting.session});
-    set.heads.insert(node);
-  }
-  line.insert(node);
-  std::set<NodeId>& all = island.by_session[waiting.session];
-  const NodeId was = all.empty() ? NodeId() : *all.begin();
-  all.insert(node);
-  SetFirst(island, waiting, was, *all.begin());
-}
-
 void Admission::DropCandidate(Island& island, SessionId session, NodeId node) {
   const auto candidates = island.candidates.find(session);
   if (candidates == island.candidates.end()) return;
@@ -238,52 +193,15 @@ NodeId Admission::NextCandidate(Island& island) {
 
 void Admission::NoteShort(Island& island, NodeId node, SessionId session) {
   const auto all = island.by_session.find(session);
-  if (all == island.by_session.end() || *all->second.begin() != node) return;
+  if (all == island.by_session.end() || *all->second.all.begin() != node) return;
   const auto told = island.told.find(session);
   if (told == island.told.end() || told->second != node) island.untold.insert(session);
-}
-
-void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting) {
-  const SessionId session = waiting.session;
-  const auto line = island.lines.find({waiting.set, session});
-  if (*line->second.begin() == node) {
-    Set& set = sets_[waiting.set];
-    set.firsts.erase({waiting.least, session});
-    set.heads.erase(node);
-    if (line->second.size() > 1) {
-      const NodeId next = *std::next(line->second.begin());
-      set.firsts.insert({island.waiting.at(next).least, session});
-      set.heads.insert(next);
-    }
-  }
-  line->second.erase(node);
-  if (line->second.empty()) island.lines.erase(line);
-  for (const SetId set : sets_[waiting.set].overlaps) {
-    ++steps_;
-    const auto other = island.lines.find({set, session});
-    if (other != island.lines.end()) island.candidates[session].insert(*other->second.begin());
-  }
-  const auto all = island.by_session.find(session);
-  const NodeId was = *all->second.begin();
-  all->second.erase(node);
-  SetFirst(island, waiting, was, all->second.empty() ? NodeId() : *all->second.begin());
-  island.held.erase(node);
-  if (const auto told = island.told.find(session);
-      told != island.told.end() && told->second == node)
-    island.told.erase(told);
-  if (!all->second.empty()) {
-    // Room is kept for the new first, which may be in none of these lines.
-    island.candidates[session].insert(*all->second.begin());
-    return;
-  }
-  island.untold.erase(session);
-  island.by_session.erase(all);
 }
 
 void Admission::Protect(Island& island, SessionId session) {
   const auto all = island.by_session.find(session);
   if (all == island.by_session.end()) return;
-  const NodeId first = *all->second.begin();
+  const NodeId first = *all->second.all.begin();
   const Waiting& waiting = island.waiting.at(first);
   Set& set = sets_[waiting.set];
   ++steps_;
@@ -331,46 +249,69 @@ void Admission::UnprotectAll() {
 }
 
 void Admission::TakeTouched(Island& island) {
-  for (const DeviceId id : std::exchange(island.touched, {})) {
-    Device& device = At(id);
-    device.touched = false;
-    steps_ += 1 + device.sets.size();
-    for (const SetId set : device.sets) {
-      if (sets_[set].left == 0 && !sets_[set].firsts.empty()) island.looking.push_back(set);
-      sets_[set].left = sets_[set].firsts.size();
-    }
+  MarkTouched(island);
+  for (size_t left = std::min(island.looking.size(), kLookedAtOnce); left > 0; --left) {
+    auto next = island.looking.lower_bound(island.looked);
+    if (next == island.looking.end()) next = island.looking.begin();
+    const SetId id = *next;
+    island.looked = id + 1;
+    LookAt(island, id);
+    if (sets_[id].left == 0) island.looking.erase(id);
   }
-  for (const SetId id : std::exchange(island.looking, {})) {
-    Set& set = sets_[id];
-    if (set.heads.empty()) set.left = 0;  // they have left since
-    if (set.left == 0) continue;
-    // Whoever room is kept for goes first. What all others may take is less, unless one of them is
-    // older: those leave no room for it.
-    if (set.kept) {
-      const SessionId session = island.waiting.at(set.kept).session;
-      island.candidates[session].insert(set.kept);
-    }
-    int64_t free = INT64_MAX;
-    steps_ += set.key->first.size();
-    for (const DeviceId needed : set.key->first) {
-      const Device& device = At(needed);
-      const bool leaves = device.kept.node && device.kept.node <= *set.heads.begin();
-      const int64_t more = leaves ? device.will_release - device.kept.bytes : 0;
-      free = std::min(free, room(needed) + std::min<int64_t>(more, 0));
-    }
-    for (int i = 0; i < kTried && set.left > 0; ++i, --set.left) {
+}
+
+void Admission::MarkTouched(Island& island) {
+  for (size_t left = kMarkedAtOnce; !island.touched.empty() && left > 0; --left) {
+    Device& device = At(island.touched.front());
+    auto it = device.sets.lower_bound(device.marked);
+    for (; it != device.sets.end() && left > 1; ++it, --left) {
       ++steps_;
-      auto next = set.firsts.upper_bound(set.served);
-      if (next == set.firsts.end() || next->first > free) next = set.firsts.begin();
-      if (next == set.firsts.end() || next->first > free) {
-        set.left = 0;
-        break;
-      }
-      set.served = *next;
-      const SessionId session = next->second;
-      island.candidates[session].insert(*island.lines.at({id, session}).begin());
+      Set& set = sets_[*it];
+      if (set.left == 0 && !set.firsts.empty()) island.looking.insert(*it);
+      set.left = set.firsts.size();
     }
-    if (set.left > 0) island.looking.push_back(id);
+    ++steps_;
+    if (it != device.sets.end()) {
+      device.marked = *it;
+      return;
+    }
+    device.marked = 0;
+    if (std::exchange(device.again, false)) continue;
+    device.touched = false;
+    island.touched.pop_front();
+  }
+}
+
+void Admission::LookAt(Island& island, SetId id) {
+  Set& set = sets_[id];
+  if (set.heads.empty()) set.left = 0;  // they have left since
+  if (set.left == 0) return;
+  // Whoever room is kept for goes first. What all others may take is less, unless one of them is
+  // older: those leave no room for it.
+  if (set.kept) {
+    const SessionId session = island.waiting.at(set.kept).session;
+    island.candidates[session].insert(set.kept);
+  }
+  int64_t free = INT64_MAX;
+  steps_ += set.key->first.size();
+  for (const DeviceId needed : set.key->first) {
+    const Device& device = At(needed);
+    const bool leaves = device.kept.node && device.kept.node <= *set.heads.begin();
+    const int64_t more = leaves ? device.will_release - device.kept.bytes : 0;
+    free = std::min(free, room(needed) + std::min<int64_t>(more, 0));
+  }
+  for (int i = 0; i < kTried && set.left > 0; ++i, --set.left) {
+    steps_ += kMapSteps;
+    auto next = set.firsts.upper_bound(set.served);
+    if (next == set.firsts.end() || next->first > free) next = set.firsts.begin();
+    if (next == set.firsts.end() || next->first > free) {
+      set.left = 0;
+      break;
+    }
+    set.served = *next;
+    const SessionId session = next->second;
+    const Lines& of = island.by_session.at(session);
+    island.candidates[session].insert(*of.lines.at(id).begin());
   }
 }
 
@@ -420,19 +361,23 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most, May may) {
   return admitted;
 }
 
-std::vector<NodeId> Admission::TryHeldAgain(IslandId island) {
+std::vector<NodeId> Admission::TryHeldAgain(IslandId island, NodeId from, size_t most) {
+  std::vector<NodeId> held;
   const auto at = islands_.find(island);
-  if (at == islands_.end()) return {};
-  for (const NodeId node : at->second.held)
-    at->second.candidates[at->second.waiting.at(node).session].insert(node);
-  return {at->second.held.begin(), at->second.held.end()};
+  if (at == islands_.end()) return held;
+  for (auto it = at->second.held.lower_bound(from);
+       it != at->second.held.end() && held.size() < most; ++it) {
+    at->second.candidates[at->second.waiting.at(*it).session].insert(*it);
+    held.push_back(*it);
+  }
+  return held;
 }
 
 void Admission::ServeNext(IslandId island, SessionId session) {
   Island& at = islands_[island];
   at.policy.ServeNext(session);
   if (const auto all = at.by_session.find(session); all != at.by_session.end())
-    at.candidates[session].insert(*all->second.begin());
+    at.candidates[session].insert(*all->second.all.begin());
 }
 
 bool Admission::HasCandidates(IslandId island) const {
@@ -446,19 +391,33 @@ std::optional<Admission::Shortage> Admission::First(IslandId island, SessionId s
   if (found == islands_.end()) return std::nullopt;
   const auto all = found->second.by_session.find(session);
   if (all == found->second.by_session.end()) return std::nullopt;
-  const NodeId first = *all->second.begin();
+  const NodeId first = *all->second.all.begin();
   return ShortageOf(first, found->second.waiting.at(first));
 }
 
 std::vector<Admission::Shortage> Admission::Firsts(IslandId island) const {
   std::vector<Shortage> firsts;
+  NodeId from;
+  Firsts(island, SIZE_MAX, from, firsts);
+  return firsts;
+}
+
+size_t Admission::Firsts(IslandId island, size_t most, NodeId& from,
+                         std::vector<Shortage>& firsts) const {
   const auto found = islands_.find(island);
-  if (found == islands_.end()) return firsts;
-  for (const auto& [node, session] : found->second.firsts) {
-    if (auto shortage = ShortageOf(node, found->second.waiting.at(node)))
+  const NodeId begin = std::exchange(from, NodeId());
+  if (found == islands_.end()) return 0;
+  const Island& at = found->second;
+  size_t looked = 0;
+  for (auto it = at.firsts.lower_bound({begin, SessionId()}); it != at.firsts.end(); ++it) {
+    if (looked++ == most) {
+      from = it->first;
+      return most;
+    }
+    if (auto shortage = ShortageOf(it->first, at.waiting.at(it->first)))
       firsts.push_back(*shortage);
   }
-  return firsts;
+  return looked;
 }
 
 std::optional<Admission::Shortage> Admission::Oldest(IslandId island) const {
@@ -470,12 +429,14 @@ std::optional<Admission::Shortage> Admission::Oldest(IslandId island) const {
   return std::nullopt;
 }
 
-std::vector<Admission::Shortage> Admission::NewFirsts(IslandId island) {
+std::vector<Admission::Shortage> Admission::NewFirsts(IslandId island, size_t most) {
   std::vector<Shortage> fresh;
   const auto found = islands_.find(island);
   if (found == islands_.end()) return fresh;
-  for (const SessionId session : std::exchange(found->second.untold, {})) {
-    ++steps_;
+  std::set<SessionId>& untold = found->second.untold;
+  for (; !untold.empty() && most > 0; --most) {
+    steps_ += kMapSteps;
+    const SessionId session = untold.extract(untold.begin()).value();
     const auto first = First(island, session);
     if (!first) continue;
     NodeId& told = found->second.told[session];
@@ -484,6 +445,11 @@ std::vector<Admission::Shortage> Admission::NewFirsts(IslandId island) {
   std::sort(fresh.begin(), fresh.end(),
             [](const Shortage& a, const Shortage& b) { return a.node < b.node; });
   return fresh;
+}
+
+bool Admission::HasNewFirsts(IslandId island) const {
+  const auto found = islands_.find(island);
+  return found != islands_.end() && !found->second.untold.empty();
 }
 
 std::vector<NodeId> Admission::Queue(IslandId island, size_t most) const {

@@ -10,7 +10,9 @@
 // (docs/design/0056).
 //
 // The nodes of a session that need the same devices are one line, so what a node costs does not
-// depend on how many others wait, and only lines whose first node may fit are looked at.
+// depend on how many others wait, and only lines whose first node may fit are looked at. A session
+// may wait with a line for each list of its devices, of which there is no end: so no line knows the
+// others, and all that goes through lines or sets is done some at a time.
 //
 // The oldest waiting node of a session sees all older ones end: they hold their memory, and depend
 // only on nodes before them.
@@ -18,6 +20,7 @@
 #define FAIRWAY_SCHEDULER_ADMISSION_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -76,8 +79,10 @@ class Admission {
   using May = absl::FunctionRef<bool(NodeId node)>;
   std::vector<NodeId> Admit(
       IslandId island, size_t most = SIZE_MAX, May may = [](NodeId) { return true; });
-  // Has the next Admit look at the nodes that are held. Returns them, in order of age.
-  std::vector<NodeId> TryHeldAgain(IslandId island);
+  // Has the next Admit look at the nodes that are held, from `from` on. Returns them, in order of
+  // age; at most the first `most`. Of a session no two are held that need the same device, unless
+  // one came late.
+  std::vector<NodeId> TryHeldAgain(IslandId island, NodeId from = NodeId(), size_t most = SIZE_MAX);
   // Gives the session the next turn there, because room was made for its first node.
   void ServeNext(IslandId island, SessionId session);
 
@@ -98,10 +103,15 @@ class Admission {
   std::optional<Shortage> First(IslandId island, SessionId session) const;
   // Returns those of all sessions, in order of age.
   std::vector<Shortage> Firsts(IslandId island) const;
+  // Looks at `most` first nodes from `from` on, and sets `from` to the next one; 0: it has looked
+  // at all. Adds those that do not fit to `firsts`. Returns at how many it has looked.
+  size_t Firsts(IslandId island, size_t most, NodeId& from, std::vector<Shortage>& firsts) const;
   // Returns the oldest of these.
   std::optional<Shortage> Oldest(IslandId island) const;
-  // Returns those that became first since the last call.
-  std::vector<Shortage> NewFirsts(IslandId island);
+  // Returns those that became first since the last call, of `most` sessions; see HasNewFirsts.
+  std::vector<Shortage> NewFirsts(IslandId island, size_t most = SIZE_MAX);
+  // Returns whether NewFirsts has more sessions to look at.
+  bool HasNewFirsts(IslandId island) const;
 
   // Returns the waiting nodes, in order of age; at most the first `most`.
   std::vector<NodeId> Queue(IslandId island, size_t most = SIZE_MAX) const;
@@ -113,7 +123,7 @@ class Admission {
   int64_t will_release(DeviceId device) const;
 
  private:
-  // The devices of nodes, in their order.
+  // The devices of nodes, ascending.
   using SetId = uint32_t;
   // The room that others must leave on a device for an older node.
   struct Kept {
@@ -124,23 +134,23 @@ class Admission {
     int64_t used = 0;
     int64_t limit = 0;
     int64_t will_release = 0;
-    IslandId island;          // the island of the nodes that wait for it
-    bool touched = false;     // Island::touched has it
-    std::vector<SetId> sets;  // those with this device
-    Kept kept;                // while Admit runs
+    IslandId island;       // the island of the nodes that wait for it
+    bool touched = false;  // Island::touched has it
+    SetId marked = 0;      // of `sets`: those below it were told since it was touched
+    bool again = false;    // it was touched meanwhile: they have to be told again
+    std::set<SetId> sets;  // those with this device
+    Kept kept;             // while Admit runs
   };
   struct Set {
     std::map<std::vector<DeviceId>, SetId>::iterator key;
-    std::vector<SetId> overlaps;  // those with a common device, this one as well
-    size_t users = 0;             // nodes that wait
+    size_t users = 0;  // nodes that wait
     // The first nodes of its lines, by the least that the node needs on each of its devices.
     std::set<std::pair<int64_t, SessionId>> firsts;
     std::set<NodeId> heads;                // the same nodes, by age
     std::pair<int64_t, SessionId> served;  // of `firsts`: those behind it are looked at next
     size_t left = 0;                       // so many are to be looked at; 0: none may fit
-    NodeId kept;          // while Admit runs: on all its devices room is kept for this
-                          // node, or an older one
-    bool marked = false;  // within a function
+    NodeId
+        kept;  // while Admit runs: on all its devices room is kept for this node, or an older one
   };
   struct Waiting {
     SessionId session;
@@ -149,19 +159,28 @@ class Admission {
     int64_t least = 0;      // of its needs
     bool in_lines = false;  // else it is a candidate
   };
+  // The nodes of a session that are in lines. No line is empty. The first of `all` is first in all
+  // its lines.
+  struct Lines {
+    std::map<SetId, std::set<NodeId>> lines;
+    std::set<NodeId> all;
+    // By device: the first nodes of the lines with it, from the second line on. (Most sessions wait
+    // with one, and it may have many devices.)
+    std::map<DeviceId, std::set<NodeId>> firsts;
+    bool indexed = false;  // whether `firsts` is kept
+  };
   struct Island {
     std::map<NodeId, Waiting> waiting;
     // Nodes that may fit: new ones, and first nodes of lines where something changed. No set is
     // empty.
     std::map<SessionId, std::set<NodeId>> candidates;
     RoundRobin policy;  // which of `candidates` Admit looks at next
-    // No line is empty. The first node of a session is first in all its lines.
-    std::map<std::pair<SetId, SessionId>, std::set<NodeId>> lines;
-    std::map<SessionId, std::set<NodeId>> by_session;  // the nodes in lines
-    std::set<std::pair<NodeId, SessionId>> firsts;     // the first of each in by_session
-    std::vector<DeviceId> touched;                     // devices on which memory was given back
-    std::vector<SetId> looking;                        // sets with Set::left > 0
-    std::set<NodeId> held;                             // of those in lines
+    std::map<SessionId, Lines> by_session;
+    std::set<std::pair<NodeId, SessionId>> firsts;  // the first of each in by_session
+    std::deque<DeviceId> touched;                   // devices on which memory was given back
+    std::set<SetId> looking;                        // has all sets with Set::left > 0
+    SetId looked = 0;                               // of `looking`: those behind it are next
+    std::set<NodeId> held;                          // of those in lines
     // The first nodes that NewFirsts has returned, and the sessions whose first may be new.
     std::map<SessionId, NodeId> told;
     std::set<SessionId> untold;
@@ -181,10 +200,16 @@ class Admission {
   static void NoteShort(Island& island, NodeId node, SessionId session);
   // Puts the first nodes of the line and of the session in their order.
   void SetFirst(Island& island, const Waiting& waiting, NodeId was, NodeId is);
+  // Puts the first node of a line into Lines::firsts, and takes out the one before it.
+  void MoveHead(Lines& of, SetId set, NodeId was, NodeId is);
+  void Index(Lines& of);
   // Makes the first nodes of lines candidates that memory was given back for, and that may fit: a
-  // few of each set at a time, because they may take the room of all others.
+  // few of each set at a time, because they may take the room of all others, and of so many sets.
   static constexpr int kTried = 8;
+  static constexpr size_t kMarkedAtOnce = 1024, kLookedAtOnce = 64;
   void TakeTouched(Island& island);
+  void MarkTouched(Island& island);
+  void LookAt(Island& island, SetId id);
   // Keeps room for the session's first node if work under way will make room for it.
   void Protect(Island& island, SessionId session);
   // The same for the first nodes of the sessions that have waited longest: so many are protected.
@@ -196,7 +221,7 @@ class Admission {
 
   SetId Use(const SharedVector<MemoryNeed>& needs);
   void EndUse(SetId set);
-  void ForgetSets();
+  void ForgetSet(SetId id);  // it is in `unused_` no more
 
   // By number; numbers are dense. A device that SetDevice has not set has no limit.
   Device& At(DeviceId device) {
@@ -208,13 +233,15 @@ class Admission {
   std::vector<Device> devices_;
   std::map<IslandId, Island> islands_;
   std::map<std::vector<DeviceId>, SetId> numbers_of_;
-  std::vector<Set> sets_;
+  std::deque<Set> sets_;  // grows piece by piece
   std::vector<SetId> free_sets_;
-  size_t unused_ = 0;  // sets without users; at most kKept
+  std::vector<SetId> unused_;  // sets without users, the oldest first; at most kKept
   static constexpr size_t kKept = 64;
   SharedVector<MemoryNeed> last_needs_;  // of the node that came last, and their set
   SetId last_set_ = 0;
   std::vector<SetId> protected_;  // with Set::kept
+  // A look into a map of lines or sets costs as much as so many looks at a device.
+  static constexpr size_t kMapSteps = 16;
   mutable size_t steps_ = 0;
 };
 

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/admission.h"
 
+#include <algorithm>
+#include <map>
+#include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "base/sanitized_for_test.h"
 
 namespace fairway {
 namespace {
@@ -193,6 +199,178 @@ TEST(AdmissionTest, AHeldNodeMayBeRemoved) {
   EXPECT_TRUE(admission.Remove(NodeId(1), IslandId(1)));
   EXPECT_EQ(admission.TryHeldAgain(IslandId(1)), Nodes());
   EXPECT_EQ(admission.waiting(IslandId(1)), 0u);
+}
+
+// Nodes that need device 1, which is full, and others of 12 devices: each another set.
+class ManySetsTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kNodes = kSanitized ? 1024 : 2048;
+  // The most devices and lines that a call may look at which does not admit anything.
+  static constexpr size_t kMostSteps = 1500;
+  static constexpr size_t kMostOfAdmit = 40000;
+
+  ManySetsTest() {
+    for (uint32_t d = 1; d <= 12; ++d) a_.SetDevice(DeviceId(d), int64_t{1} << 40);
+    a_.SetDevice(DeviceId(1), kNodes);
+    a_.Enqueue(NodeId(1), SessionId(1), kIsland, {{DeviceId(1), kNodes}});
+    EXPECT_EQ(a_.Admit(kIsland), Nodes{NodeId(1)});
+  }
+  // Of node 2 + i.
+  static std::vector<MemoryNeed> Needs(uint64_t i) {
+    std::vector<MemoryNeed> needs = {{DeviceId(1), 1}};
+    for (uint32_t d = 0; d < 11; ++d) {
+      if ((i >> d & 1) != 0) needs.push_back(MemoryNeed{DeviceId(2 + d), 1});
+    }
+    return needs;
+  }
+  // Calls it, and returns the steps that it took.
+  template <typename F>
+  size_t StepsOf(F call) {
+    a_.TakeSteps();
+    call();
+    return a_.TakeSteps();
+  }
+  // Admits what fits.
+  Nodes AdmitAll() {
+    Nodes all;
+    while (a_.HasCandidates(kIsland)) {
+      EXPECT_LE(StepsOf([&] {
+                  const Nodes some = a_.Admit(kIsland, 32);
+                  all.insert(all.end(), some.begin(), some.end());
+                }),
+                kMostOfAdmit);
+    }
+    return all;
+  }
+
+  Admission a_;
+};
+
+// Earlier each set knew all that it overlaps, which took the square of their number in memory, and
+// its cube to forget them.
+TEST_F(ManySetsTest, ASessionMayWaitWithThem) {
+  for (uint64_t i = 0; i < kNodes; ++i)
+    ASSERT_LE(StepsOf([&] { a_.Enqueue(NodeId(2 + i), kOne, kIsland, Needs(i)); }), kMostSteps);
+  EXPECT_EQ(AdmitAll(), Nodes{});
+  // They are in each other's way on device 1, so all go in their order.
+  a_.Release(DeviceId(1), kNodes / 2);
+  const Nodes first = AdmitAll();
+  ASSERT_EQ(first.size(), kNodes / 2);
+  for (uint64_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], NodeId(2 + i));
+  // The rest is given up, from both ends.
+  for (uint64_t i = kNodes / 2; i < kNodes; ++i) {
+    const uint64_t node =
+        i % 2 == 0 ? 2 + kNodes / 2 + (i - kNodes / 2) / 2 : 1 + kNodes - (i - kNodes / 2) / 2;
+    bool waited = false;
+    ASSERT_LE(StepsOf([&] { waited = a_.Remove(NodeId(node), kIsland); }), kMostSteps);
+    ASSERT_TRUE(waited) << node;
+  }
+  EXPECT_EQ(a_.waiting(kIsland), 0u);
+}
+
+// Of many sets some are looked at each time. What comes back meanwhile is found as well.
+TEST_F(ManySetsTest, NothingThatComesBackIsOverlooked) {
+  for (uint64_t i = 0; i < kNodes; ++i)
+    a_.Enqueue(NodeId(2 + i), SessionId(10 + i), kIsland, Needs(i));
+  EXPECT_EQ(AdmitAll(), Nodes{});
+  for (const size_t calls : {0, 1, 2, 5, 40}) {
+    a_.Release(DeviceId(1), 1);
+    Nodes admitted;
+    for (size_t c = 0; c < calls; ++c) {
+      const Nodes some = a_.Admit(kIsland, 1);
+      admitted.insert(admitted.end(), some.begin(), some.end());
+    }
+    a_.Release(DeviceId(1), 2);
+    EXPECT_EQ(admitted.size() + AdmitAll().size(), 3u) << calls;
+  }
+}
+
+TEST_F(ManySetsTest, ManySessionsAreTakenSomeAtATime) {
+  constexpr uint64_t kSessions = 100;
+  for (uint64_t i = 0; i < kSessions; ++i)
+    a_.Enqueue(NodeId(2 + i), SessionId(200 - i), kIsland, Needs(i));
+  AdmitAll();
+  std::set<NodeId> fresh;
+  for (int calls = 0; a_.HasNewFirsts(kIsland); ++calls) {
+    ASSERT_LT(calls, 10);
+    for (const Admission::Shortage& first : a_.NewFirsts(kIsland, 10)) fresh.insert(first.node);
+  }
+  EXPECT_EQ(fresh.size(), kSessions);
+
+  std::vector<Admission::Shortage> firsts;
+  NodeId from;
+  int calls = 0;
+  do {
+    a_.Firsts(kIsland, 30, from, firsts);
+    ++calls;
+  } while (from);
+  EXPECT_EQ(calls, 4);
+  ASSERT_EQ(firsts.size(), kSessions);
+  for (uint64_t i = 0; i < kSessions; ++i) EXPECT_EQ(firsts[i].node, NodeId(2 + i));
+
+  a_.Release(DeviceId(1), kNodes);
+  while (a_.HasCandidates(kIsland))
+    EXPECT_EQ(a_.Admit(kIsland, 32, [](NodeId) { return false; }), Nodes{});
+  const Nodes held = a_.TryHeldAgain(kIsland, NodeId(), 60);
+  ASSERT_EQ(held.size(), 60u);
+  EXPECT_EQ(a_.TryHeldAgain(kIsland, NodeId(held.back().value + 1), 60).size(), 40u);
+}
+
+// Nodes of all kinds come, wait, are admitted and given up. None is admitted before an older one of
+// its session that waits for a common device, and all get their memory in the end.
+TEST(AdmissionTest, OfASessionTheOldestGoesFirstOnEachDevice) {
+  constexpr uint32_t kDevices = 6;
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return static_cast<uint32_t>(random() % n); };
+  for (int world = 0; world < 100; ++world) {
+    Admission a;
+    std::map<NodeId, std::pair<SessionId, std::vector<MemoryNeed>>> waiting;
+    std::vector<MemoryNeed> used;
+    for (uint32_t d = 1; d <= kDevices; ++d) a.SetDevice(DeviceId(d), 4);
+    const auto admit = [&] {
+      for (const NodeId id : a.Admit(kIsland, 1 + below(8))) {
+        const auto [session, needs] = waiting.extract(id).mapped();
+        for (const auto& [older, of] : waiting) {
+          if (older > id || of.first != session) continue;
+          for (const MemoryNeed& need : of.second) {
+            for (const MemoryNeed& mine : needs) ASSERT_NE(need.device, mine.device);
+          }
+        }
+        used.insert(used.end(), needs.begin(), needs.end());
+      }
+    };
+    const auto release = [&] {
+      std::swap(used[below(used.size())], used.back());
+      a.Release(used.back().device, used.back().bytes);
+      used.pop_back();
+    };
+    for (int step = 0; step < 200; ++step) {
+      const NodeId id(1 + below(400));  // some come late
+      if (!waiting.contains(id)) {
+        const SessionId session(1 + id.value % 3);
+        std::vector<MemoryNeed> needs;
+        for (uint32_t d = 1; d <= kDevices; ++d) {
+          if (below(3) == 0) needs.push_back(MemoryNeed{DeviceId(d), 1 + below(3)});
+        }
+        std::shuffle(needs.begin(), needs.end(), random);
+        a.Enqueue(id, session, kIsland, needs);
+        waiting.emplace(id, std::pair(session, needs));
+      }
+      if (below(8) == 0) {
+        const NodeId gone = std::next(waiting.begin(), below(waiting.size()))->first;
+        ASSERT_TRUE(a.Remove(gone, kIsland));
+        waiting.erase(gone);
+      }
+      admit();
+      if (!used.empty() && below(3) == 0) release();
+    }
+    while (!waiting.empty()) {
+      while (a.HasCandidates(kIsland)) admit();
+      if (waiting.empty()) break;
+      ASSERT_FALSE(used.empty()) << waiting.size() << " wait for nothing";
+      release();
+    }
+  }
 }
 
 }  // namespace

@@ -26,24 +26,24 @@ GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
       set.devices.push_back(place->second);
     }
   } else if (sets_[key->second].users == 0) {
-    --unused_;
+    std::erase(unused_, key->second);
   }
   ++sets_[key->second].users;
   return key->second;
 }
 
 void GangTurns::Release(SetId id) {
-  if (--sets_[id].users > 0 || ++unused_ <= kKept) return;
-  for (auto it = numbers_of_.begin(); it != numbers_of_.end();) {
-    if (sets_[it->second].users > 0) {
-      ++it;
-      continue;
-    }
-    free_sets_.push_back(it->second);
-    it = numbers_of_.erase(it);
+  if (--sets_[id].users > 0) return;
+  unused_.push_back(id);
+  if (unused_.size() <= kKept) return;
+  const bool all = used_sets() == 0;
+  const auto end = all ? unused_.end() : unused_.begin() + 1;
+  for (auto it = unused_.begin(); it != end; ++it) {
+    numbers_of_.erase(sets_[*it].key);
+    free_sets_.push_back(*it);
   }
-  unused_ = 0;
-  if (!numbers_of_.empty()) return;
+  unused_.erase(unused_.begin(), end);
+  if (!all) return;
   places_.clear();  // devices that have gone are not kept for ever
   in_flight_.clear();
 }

@@ -47,7 +47,7 @@ class GangTurns {
   // Devices and lines that it has looked at since the last call.
   size_t TakeSteps() { return std::exchange(steps_, 0); }
 
-  size_t used_sets() const { return numbers_of_.size() - unused_; }
+  size_t used_sets() const { return numbers_of_.size() - unused_.size(); }
 
   // Unused sets that are kept.
   static constexpr size_t kKept = 64;
@@ -90,7 +90,7 @@ class GangTurns {
   std::map<std::vector<DeviceId>, SetId> numbers_of_;
   std::vector<Set> sets_;
   std::vector<SetId> free_sets_;
-  size_t unused_ = 0;  // sets that nobody uses; at most kKept
+  std::vector<SetId> unused_;  // sets that nobody uses, the oldest first; at most kKept
 
   // Puts `only_`, if there is one, into the lines.
   void LineUp();

@@ -3,14 +3,20 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <spdlog/spdlog.h>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "identity/plain_text.h"
 #include "transport/connect.h"
+#include "transport/lent_handshake.h"
+#include "transport/sockets.h"
 #include "transport/strangers.h"
 
 namespace fairway {
@@ -45,15 +51,52 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
                              });
   }
 
+  // The same for a server, on that thread.
+  void StartOn(HandshakeThread& thread, std::chrono::milliseconds timeout) {
+    error_code error;
+    const int fd = stream_->next_layer().release(error);
+    const auto loop = stream_->get_executor();
+    if (error) {
+      return boost::asio::post(loop,
+                               [self = shared_from_this(), error] { self->Fail(error.message()); });
+    }
+    lent_ = std::make_shared<LentHandshake>(
+        thread.io(), stream_->native_handle(), fd,
+        // The loop waits for it.
+        [self = shared_from_this(), timeout,
+         work = boost::asio::make_work_guard(loop)](LentHandshake::Outcome outcome) mutable {
+          boost::asio::post(work.get_executor(), [self = std::move(self), timeout, outcome] {
+            self->Returned(outcome, timeout);
+          });
+        });
+    lent_->Start(timeout);
+  }
+
   // Ends it without a word.
   void Drop() {
     done_ = nullptr;
     timer_.cancel();
+    if (lent_ != nullptr) return lent_->Drop();
     error_code ignored;
     stream_->next_layer().close(ignored);
   }
 
  private:
+  // The socket is this loop's again.
+  void Returned(const LentHandshake::Outcome& outcome, std::chrono::milliseconds timeout) {
+    lent_ = nullptr;
+    int family = AF_UNIX;
+    socklen_t size = sizeof family;
+    ::getsockopt(outcome.fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+    error_code error;
+    stream_->next_layer().assign(boost::asio::generic::stream_protocol(family, 0), outcome.fd,
+                                 error);
+    if (error) ::close(outcome.fd);
+    if (outcome.error == boost::asio::error::timed_out)
+      return Fail(fmt::format("no TLS handshake within {} ms", timeout.count()));
+    Shaken(outcome.error ? outcome.error : error);
+  }
+
   void Shaken(const error_code& error) {
     if (done_ == nullptr) return;
     if (error) {
@@ -68,10 +111,15 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
                               *use_.peer == Role::kController ? "controller" : "worker"),
                   absl::StatusCode::kPermissionDenied);
     }
-    const absl::Status counts =
-        use_.identity->revocations().Check(*peer, HashOfPeer(stream_->native_handle()));
+    Revocations& revocations = use_.identity->revocations();
+    const CertificateHash hash = HashOfPeer(stream_->native_handle());
+    const int fd = stream_->next_layer().native_handle();
+    // It stands before it is checked: so a revocation meanwhile is missed by neither.
+    auto stands =
+        revocations.Stand(*peer, hash, [fd, cookie = CookieOf(fd)] { EndSocket(fd, cookie); });
+    const absl::Status counts = revocations.Check(*peer, hash);
     if (!counts.ok()) return Fail(Text(counts), counts.code());
-    std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer)));
+    std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer), std::move(stands)));
   }
 
   static bool IsClosing(const error_code& error) {
@@ -101,6 +149,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   boost::asio::steady_timer timer_;
   const TlsUse use_;
   std::unique_ptr<TlsStream> stream_;
+  std::shared_ptr<LentHandshake> lent_;  // while OpenSSL's part of `stream_` is on another thread
   Done done_;
 };
 
@@ -126,6 +175,7 @@ struct Handshakes::State {
   Strangers strangers;
   Refusals refusals;
   Pace pace;
+  HandshakeThread thread;
   bool closed = false;  // those under way end without a word
 };
 
@@ -135,6 +185,7 @@ Handshakes::Handshakes(TlsUse use, Clock clock)
 Handshakes::~Handshakes() {
   state_->closed = true;
   state_->strangers.EndAll();
+  state_->thread.Stop();
 }
 
 size_t Handshakes::under_way() const { return state_->strangers.size(); }
@@ -170,7 +221,7 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
     if (state->closed) return;
     state->refusals.Log(peer, fmt::format("over {} handshakes are under way", Strangers::kMost));
   });
-  handshake->Start(TlsSide::kServer, kTimeout);
+  handshake->StartOn(state_->thread, kTimeout);
 }
 
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,

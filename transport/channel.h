@@ -32,11 +32,14 @@ class Channel {
  public:
   // Without TLS.
   Channel(StreamSocket socket) : plain_(std::move(socket)) {}  // NOLINT: is one
-  // `tls` has shaken hands with `peer`; nullopt: with anybody.
-  Channel(std::unique_ptr<TlsStream> tls, std::optional<Subject> peer)
+  // `tls` has shaken hands with `peer`; nullopt: with anybody. `stands`: what Revocations::Stand
+  // has returned for it.
+  Channel(std::unique_ptr<TlsStream> tls, std::optional<Subject> peer,
+          std::shared_ptr<void> stands = nullptr)
       : tls_(std::move(tls)),
         peer_(std::move(peer)),
-        certificate_(peer_ ? HashOfPeer(tls_->native_handle()) : CertificateHash{}) {}
+        certificate_(peer_ ? HashOfPeer(tls_->native_handle()) : CertificateHash{}),
+        stands_(std::move(stands)) {}
 
   template <typename Buffer, typename Handler>
   void ReadSome(const Buffer& buffer, Handler handler) {
@@ -82,6 +85,8 @@ class Channel {
   std::optional<StreamSocket> plain_;  // this
   std::optional<Subject> peer_;
   CertificateHash certificate_{};
+  std::shared_ptr<void>
+      stands_;  // while it lives, the connection ends if `certificate_` is revoked
 };
 
 enum class TlsSide { kClient, kServer };

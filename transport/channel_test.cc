@@ -147,6 +147,27 @@ TEST_F(TlsLinks, AnEndWithoutTlsIsTold) {
   EXPECT_THAT(Text(status), HasSubstr("cannot connect to " + address()));
 }
 
+TEST_F(TlsLinks, AConnectionEndsWhoseCertificateCountsNoLonger) {
+  for (const bool dialed : {false, true}) {  // which end has heard of it
+    const auto controller = files_.Controller(), worker = files_.Worker("w0");
+    TlsIdentity& hears = dialed ? *worker : *controller;
+    // Here both are workers, as at a data port.
+    const auto other = files_.Worker("w1");
+    Listen({dialed ? other : controller, Role::kWorker});
+    ASSERT_EQ(Connect({worker, dialed ? Role::kWorker : Role::kController}), absl::OkStatus());
+    bool ended = false;
+    link_->on_closed = [&](const absl::Status&) { ended = true; };
+    hears.revocations().Revoke("w2", {});
+    EXPECT_EQ(hears.revocations().EndRevoked(), 0u);
+    hears.revocations().Revoke(dialed ? "w1" : "w0", {});
+    EXPECT_EQ(hears.revocations().EndRevoked(), 1u);
+    EXPECT_TRUE(RunUntil(loop_, [&] { return ended; }));
+    link_ = nullptr;
+    accepted_.clear();
+    EXPECT_EQ(hears.revocations().EndRevoked(), 0u);
+  }
+}
+
 TEST_F(TlsLinks, ACutIsNotAnEnd) {
   Listen({files_.Controller(), Role::kWorker});
   ASSERT_EQ(Connect({files_.Worker("w0"), Role::kController}), absl::OkStatus());
@@ -251,6 +272,37 @@ TEST_F(TlsChannels, WhatThePeerHasSentIsReadAfterTheEndIsSaid) {
   EXPECT_EQ(Read(15), "irstsecondthird");
   Write("fourth");
   EXPECT_EQ(Read(6), "fourth");
+}
+
+TEST_F(TlsChannels, AServerShakesHandsWhileItsLoopIsBusy) {
+  Handshakes handshakes({files_.Controller(), Role::kWorker});
+  int fds[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  const boost::asio::generic::stream_protocol unix_socket(AF_UNIX, 0);
+  server_.reset();
+  handshakes.Start(StreamSocket(io_, unix_socket, fds[0]),
+                   [this](Channel channel) { server_.emplace(std::move(channel)); });
+  boost::asio::io_context other;  // io_ does not run meanwhile
+  bool shaken = false;
+  std::optional<Channel> client;
+  Secure(StreamSocket(other, unix_socket, fds[1]), {files_.Worker("w0"), Role::kController},
+         TlsSide::kClient, seconds(60), [&](absl::StatusOr<Channel> channel) {
+           ASSERT_TRUE(channel.ok()) << channel.status();
+           client.emplace(*std::move(channel));
+           shaken = true;
+         });
+  other.run();
+  ASSERT_TRUE(shaken);
+  EXPECT_FALSE(server_.has_value());
+  // What comes before the loop has the connection is not lost.
+  const std::string text = "early";
+  client->Write(boost::asio::buffer(text), [](const boost::system::error_code&, size_t) {});
+  other.restart();
+  other.run();
+  Run();
+  ASSERT_TRUE(server_.has_value());
+  EXPECT_EQ(server_->peer(), kWorker);
+  EXPECT_EQ(Read(text.size()), text);
 }
 
 // As when the workers behind one address lose their connections together.

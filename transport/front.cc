@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/front.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -19,6 +18,7 @@
 #include "base/host.h"
 #include "identity/plain_text.h"
 #include "transport/connect.h"
+#include "transport/sockets.h"
 #include "transport/strangers.h"
 
 namespace fairway {
@@ -26,13 +26,6 @@ namespace {
 
 using boost::asio::ip::tcp;
 using boost::system::error_code;
-
-// What the kernel calls a socket; 0: none. A descriptor's number is used again, this is not.
-uint64_t CookieOf(int fd) {
-  uint64_t cookie = 0;
-  socklen_t size = sizeof cookie;
-  return ::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
-}
 
 // "[::1]:4711" of gRPC's "ipv6:%5B::1%5D:4711".
 std::string PlainName(std::string_view peer) {
@@ -42,14 +35,6 @@ std::string PlainName(std::string_view peer) {
     if (const size_t at = out.find(from); at != std::string::npos) out.replace(at, 3, to);
   }
   return out;
-}
-
-// Ends a connection that somebody else has, unless `fd` is another's by now.
-void EndOf(int fd, uint64_t cookie) {
-  const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);  // so that it stays the same meanwhile
-  if (own < 0) return;
-  if (CookieOf(own) == cookie) ::shutdown(own, SHUT_RDWR);
-  ::close(own);
 }
 
 // Connections that were taken and on which no call was let in. Thread-safe.
@@ -63,21 +48,26 @@ class Quiet {
     const uint64_t number = counted_.Add(peer, [this, peer, fd, cookie] {
       refusals_.Log(peer, fmt::format("on over {} connections no call was let in", Front::kQuiet));
       all_.erase(peer);
-      EndOf(fd, cookie);
+      EndSocket(fd, cookie);
     });
     all_[peer] = {fd, cookie, number};
   }
-  void Remove(const std::string& peer) {
-    const std::lock_guard lock(mutex_);
-    Forget(peer);
-  }
-
- private:
   struct One {
     int fd = -1;
     uint64_t cookie = 0;
     uint64_t number = 0;  // in counted_
   };
+  // Forgets it; nullopt: it is not there.
+  std::optional<One> Take(const std::string& peer) {
+    const std::lock_guard lock(mutex_);
+    const auto one = all_.find(peer);
+    if (one == all_.end()) return std::nullopt;
+    const One out = one->second;
+    Forget(peer);
+    return out;
+  }
+
+ private:
   static constexpr std::chrono::milliseconds kLookEvery{100};
 
   // Whoever took them does not say when they end. So they are looked at now and then.
@@ -111,6 +101,7 @@ class ThreadFront final : public Front {
       : io_(std::move(io)),
         acceptor_(std::move(acceptor)),
         again_(*io_),
+        look_(*io_),
         port_(acceptor_.local_endpoint().port()),
         plain_(plain) {}
   ~ThreadFront() override { ThreadFront::Stop(); }
@@ -126,12 +117,21 @@ class ThreadFront final : public Front {
   void Start(Take take) override {
     take_ = std::move(take);
     Accept();
+    Look();
     thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "fairway-front");
       io_->run();
     });
   }
-  void LetIn(std::string_view peer) override { quiet_.Remove(PlainName(peer)); }
+  std::shared_ptr<Inflow> LetIn(std::string_view peer, int64_t token) override {
+    const std::string name = PlainName(peer);
+    const std::lock_guard lock(letting_in_);
+    if (auto known = inflows_.Find(name)) return known;
+    const auto quiet = quiet_.Take(name);
+    if (!quiet.has_value()) return nullptr;
+    return inflows_.Add(name, token == 0 ? name : fmt::format("token {}", token), quiet->fd,
+                        quiet->cookie, std::chrono::steady_clock::now());
+  }
 
  private:
   // A connection on which nothing has come yet.
@@ -157,6 +157,13 @@ class ThreadFront final : public Front {
       // Probably out of descriptors: other connections must close first.
       again_.expires_after(std::chrono::milliseconds(100));
       again_.async_wait([this](const error_code&) { Accept(); });
+    });
+  }
+
+  void Look() {
+    look_.expires_after(inflows_.Look(std::chrono::steady_clock::now()));
+    look_.async_wait([this](const error_code& error) {
+      if (!error) Look();
     });
   }
 
@@ -192,6 +199,7 @@ class ThreadFront final : public Front {
     if (error) return;
     const int fd = one.socket.release(error);
     if (error) return;
+    inflows_.Forget(one.peer);  // one of that name, before
     quiet_.Add(one.peer, fd);
     take_(fd);
   }
@@ -200,6 +208,7 @@ class ThreadFront final : public Front {
   const std::unique_ptr<boost::asio::io_context> io_;
   tcp::acceptor acceptor_;
   boost::asio::steady_timer again_;
+  boost::asio::steady_timer look_;
   const int port_;
   const bool plain_;
   Take take_;
@@ -207,6 +216,8 @@ class ThreadFront final : public Front {
   Strangers waiting_;
   Pace pace_;
   Quiet quiet_;
+  std::mutex letting_in_;  // one connection at a time goes from quiet_ to inflows_
+  Inflows inflows_{Inflows::Limits(), MovedBy, EndSocket};
   std::thread thread_;
 };
 

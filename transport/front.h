@@ -5,20 +5,22 @@
 #define FAIRWAY_TRANSPORT_FRONT_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "transport/inflow.h"
 #include "transport/tls.h"
 
 namespace fairway {
 
 // Has a thread of its own. A connection is taken once something has come on it, for which it has
 // 5 s; as many wait for that as Strangers says. Of those that were taken and on which no call was
-// let in yet there are kQuiet: for one more, one ends as Strangers says. With TLS a network begins
-// as many handshakes a second as Pace says.
+// let in yet there are kQuiet: for one more, one ends as Strangers says. Of the others one ends as
+// Inflows says. With TLS a network begins as many handshakes a second as Pace says.
 class Front {
  public:
   static constexpr size_t kQuiet = 1024;
@@ -38,8 +40,9 @@ class Front {
   // Takes no more connections; those that were taken go on.
   virtual void Stop() = 0;
   // A call was let in that came by the connection of `peer`, "127.0.0.1:4711" or as gRPC names it,
-  // "ipv4:127.0.0.1:4711". Thread-safe.
-  virtual void LetIn(std::string_view peer) = 0;
+  // "ipv4:127.0.0.1:4711". `token`: by which; 0: nobody was asked for one. Returns what comes by
+  // that connection; nullptr: there is none. Thread-safe.
+  virtual std::shared_ptr<Inflow> LetIn(std::string_view peer, int64_t token) = 0;
 };
 
 }  // namespace fairway

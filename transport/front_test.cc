@@ -124,8 +124,8 @@ TEST_F(FrontTest, ForOneMoreThatHasNotProvedItselfTheOldestOfTheNetworkThatHasMo
     first.push_back(Connect(2, kGreeting));
     ASSERT_TRUE(Taken(i + 1));  // in their order
   }
-  front_->LetIn("ipv4:nonsense");
-  front_->LetIn(NameOf(first[0]));
+  EXPECT_EQ(front_->LetIn("ipv4:nonsense", 0), nullptr);
+  EXPECT_NE(front_->LetIn(NameOf(first[0]), 0), nullptr);
   const int other = Connect(3, kGreeting);
   ASSERT_TRUE(Taken(Front::kQuiet + 1));
   EXPECT_TRUE(Open(first[1]));  // there was room for one

@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
 #include "graph/callback.h"
 #include "graph/plan.h"
+#include "identity/revocations.h"
 #include "transport/link.h"
 #include "wire/limits.h"
 
@@ -23,7 +25,7 @@ namespace fairway {
 
 // The version of link.proto, and of what executors send each other: the controller refuses others,
 // so all executors of an island have the same.
-inline constexpr uint32_t kLinkProtocol = 11;
+inline constexpr uint32_t kLinkProtocol = 12;
 
 // Types of the frames of these links.
 inline constexpr uint8_t kControlFrame = 1;    // one ToController or FromController
@@ -72,6 +74,12 @@ absl::StatusOr<CallbackCall> CallbackFromProto(const v1::LinkCallback& in);
 void ToProto(const CallbackAnswer& answer, v1::LinkCallbackAnswer* out);
 // Does not check sizes: the caller who asked knows them.
 absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAnswer& in);
+
+// Bounds of a message of revocations; more workers go with the next one.
+inline constexpr size_t kMaxRevokedWorkers = 1024;
+inline constexpr size_t kMaxCertificatesSince = 1024;  // of a worker
+void ToProto(const Revocation& revocation, v1::RevokedWorkers::Worker* out);
+absl::StatusOr<std::vector<Revocation>> RevocationsFromProto(const v1::RevokedWorkers& in);
 
 // Packs a message into one control frame.
 Frame PackFrame(const google::protobuf::MessageLite& message);

@@ -26,6 +26,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include "async/event_loop.h"
+#include "async/service_manager.h"
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -140,6 +142,8 @@ void Reload(WorkerSettings& settings, Supervisor& supervisor) {
 int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
   const WorkerFlags& flags = settings.flags;
   std::signal(SIGPIPE, SIG_IGN);
+  EventLoop loop;
+  ServiceManager manager(loop);  // before children get the environment
   if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
   if (flags.data_bind.starts_with("127.") || flags.data_bind.starts_with("localhost")) {
     spdlog::info("the data port is bound to {}: reachable from this host only (--data-bind)",
@@ -175,8 +179,7 @@ int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
   config.child_env = ChildEnv(pjrt);
   config.drain_limit = flags.drain_limit;
   config.compile_limit = flags.compile_limit;
-  EventLoop loop;
-  Supervisor supervisor(loop, std::move(config));
+  Supervisor supervisor(loop, manager, std::move(config));
   boost::asio::signal_set signals(loop.io_context(), SIGTERM, SIGINT);
   // Without a file there is nothing to read again, and the end of a terminal ends what runs in it.
   if (!settings.values.at("config").empty()) signals.add(SIGHUP);

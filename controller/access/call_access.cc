@@ -29,19 +29,32 @@ std::string HostOfPeer(const std::string& peer) {
   return host;
 }
 
-class Held final : public HeldCall, public OpenCall, public std::enable_shared_from_this<Held> {
+class Held final : public HeldCall,
+                   public OpenCall,
+                   public Inflow::Call,
+                   public std::enable_shared_from_this<Held> {
  public:
-  Held(EventLoop* loop, Gate* gate, int64_t token, grpc::CallbackServerContext* context)
-      : loop_(loop), gate_(gate), token_(token), context_(context) {}
+  // `inflow` may be nullptr.
+  Held(EventLoop* loop, Gate* gate, int64_t token, grpc::CallbackServerContext* context,
+       std::shared_ptr<Inflow> inflow)
+      : loop_(loop), gate_(gate), token_(token), inflow_(std::move(inflow)), context_(context) {}
+  // Called once, before all else.
+  void Begin() {
+    if (inflow_ != nullptr) inflow_->Begin(shared_from_this());
+  }
 
   void Watch(std::weak_ptr<OpenStream> stream) override {
-    if (gate_ == nullptr) return;
     {
       const std::lock_guard lock(mu_);
       stream_ = std::move(stream);
     }
+    if (gate_ == nullptr) return;
     const absl::Status kept = gate_->Keep(token_, weak_from_this());
     if (!kept.ok()) TokenEnded(kept);
+  }
+
+  void Took(size_t bytes) override {
+    if (inflow_ != nullptr) inflow_->Took(bytes);
   }
 
   void Done() override {
@@ -49,15 +62,17 @@ class Held final : public HeldCall, public OpenCall, public std::enable_shared_f
       const std::lock_guard lock(mu_);
       context_ = nullptr;
     }
+    if (inflow_ != nullptr) inflow_->End(this);
     if (gate_ != nullptr) gate_->Forget(token_, this);
   }
 
+  void Over(const absl::Status& why) override {
+    if (const auto stream = Stream()) return stream->End(why);
+    loop_->Post("too much comes", [self = shared_from_this()] { self->Cancel(); });
+  }
+
   void TokenEnded(const absl::Status& why) override {
-    std::shared_ptr<OpenStream> stream;
-    {
-      const std::lock_guard lock(mu_);
-      stream = stream_.lock();
-    }
+    const std::shared_ptr<OpenStream> stream = Stream();
     if (stream == nullptr)
       return loop_->Post("token ended", [self = shared_from_this()] { self->Cancel(); });
     stream->Fail(why);
@@ -68,6 +83,10 @@ class Held final : public HeldCall, public OpenCall, public std::enable_shared_f
   }
 
  private:
+  std::shared_ptr<OpenStream> Stream() {
+    const std::lock_guard lock(mu_);
+    return stream_.lock();
+  }
   void Cancel() {
     const std::lock_guard lock(mu_);
     if (context_ != nullptr) context_->TryCancel();
@@ -76,6 +95,7 @@ class Held final : public HeldCall, public OpenCall, public std::enable_shared_f
   EventLoop* const loop_;
   Gate* const gate_;
   const int64_t token_;
+  const std::shared_ptr<Inflow> inflow_;
   std::mutex mu_;
   grpc::CallbackServerContext* context_;  // guarded by mu_; nullptr after Done
   std::weak_ptr<OpenStream> stream_;      // guarded by mu_
@@ -89,7 +109,7 @@ int MethodIndex(const std::string& rpc) {
 
 Verdict CallAccess::Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const {
   Verdict verdict = AskGate(context, rpc);
-  if (verdict.status.ok() && let_in_) let_in_(context.peer());
+  if (verdict.status.ok() && let_in_) let_in_(context.peer(), verdict.caller.token);
   return verdict;
 }
 
@@ -134,7 +154,10 @@ absl::Status CallAccess::Check(const Caller& caller) const {
 
 std::shared_ptr<HeldCall> CallAccess::Hold(const Caller& caller,
                                            grpc::CallbackServerContext* context) const {
-  return std::make_shared<Held>(loop_, gate_, caller.token, context);
+  auto held = std::make_shared<Held>(loop_, gate_, caller.token, context,
+                                     let_in_ ? let_in_(context->peer(), caller.token) : nullptr);
+  held->Begin();
+  return held;
 }
 
 }  // namespace fairway

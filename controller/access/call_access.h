@@ -12,6 +12,7 @@
 #include "async/event_loop.h"
 #include "controller/sessions/open_streams.h"
 #include "identity/gate.h"
+#include "transport/inflow.h"
 
 namespace grpc {
 class CallbackServerContext;
@@ -20,8 +21,8 @@ class Status;
 
 namespace fairway {
 
-// A call that goes on after its method has returned. It ends when its token counts no longer.
-// Thread-safe.
+// A call that goes on after its method has returned. It ends when its token counts no longer, and
+// when its connection brings too much (transport/inflow.h). Thread-safe.
 class HeldCall {
  public:
   virtual ~HeldCall() = default;
@@ -29,6 +30,8 @@ class HeldCall {
   // requests fail, it ends a second later, and the call is cancelled after two more, if the client
   // has not taken its end. Without a stream the call is cancelled at once.
   virtual void Watch(std::weak_ptr<OpenStream> stream = {}) = 0;
+  // The call's handler has a message of the client of so many bytes.
+  virtual void Took(size_t bytes) = 0;
   // The transport has no more of the call. Called by the reactor's OnDone.
   virtual void Done() = 0;
 };
@@ -51,8 +54,9 @@ class RefusedCall final : public Reactor {
 // Thread-safe. Without a gate the cluster has no identity, and whoever reaches the port may do all.
 class CallAccess {
  public:
-  // Hears that a call was let in, and by which connection it came, as gRPC names the peer.
-  using LetIn = std::function<void(const std::string& peer)>;
+  // Hears that a call was let in, by which connection it came, as gRPC names the peer, and by which
+  // token. Returns what comes by that connection, or nullptr.
+  using LetIn = std::function<std::shared_ptr<Inflow>(const std::string& peer, int64_t token)>;
 
   CallAccess() = default;
   // Both outlive all calls. `let_in` is thread-safe.

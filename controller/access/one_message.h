@@ -54,6 +54,13 @@ class OneMessageCall : public grpc::ServerBidiReactor<Request_, Response_> {
   }
   void OnReadDone(bool ok) final {
     if (!ok) return End(absl::InvalidArgumentError("the call has no message that can be read"));
+    const size_t bytes = request_.ByteSizeLong();
+    admitted_.held->Took(bytes);
+    if (bytes > kMostBytes) {
+      request_ = Request();
+      return End(Error(absl::StatusCode::kResourceExhausted,
+                       "the call's message has {} bytes, and may have {}", bytes, kMostBytes));
+    }
     // The token may have been revoked while the message came.
     const absl::Status counts = admitted_.access->Check(caller());
     if (!counts.ok()) return End(counts);
@@ -72,6 +79,9 @@ class OneMessageCall : public grpc::ServerBidiReactor<Request_, Response_> {
   HeldCall& held() { return *admitted_.held; }
 
  private:
+  // gRPC has it whole before its size is known. But it may wait for long then, with many others.
+  static constexpr size_t kMostBytes = size_t{1} << 20;
+
   const AdmittedCall admitted_;
   Request request_;
 };

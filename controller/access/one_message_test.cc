@@ -39,7 +39,11 @@ class OneMessageTest : public ::testing::Test {
         gate_->Create({.role = TokenRole::kOperator, .lifetime = std::chrono::hours(1)}).value();
     thread_ = std::thread([this] { loop_.Run(); });
     service_ = std::make_unique<OneService>(
-        CallAccess(&loop_, gate_.get(), [this](const std::string&) { let_in_.release(); }));
+        CallAccess(&loop_, gate_.get(), [this](const std::string&, int64_t token) {
+          EXPECT_EQ(token, token_.kept.record.id);
+          let_in_.release();
+          return inflow_;
+        }));
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -86,6 +90,7 @@ class OneMessageTest : public ::testing::Test {
   std::unique_ptr<OneService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<Inflow> inflow_ = std::make_shared<Inflow>();
   std::counting_semaphore<> let_in_{0};
 };
 
@@ -114,6 +119,17 @@ TEST_F(OneMessageTest, ACallWithoutAMessageOrWithOneThatIsNoneEndsWithTheReason)
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     EXPECT_EQ(status.error_message(), "the call has no message that can be read");
   }
+}
+
+TEST_F(OneMessageTest, ALargeMessageIsRefused) {
+  const auto client = Begin();
+  v1::RestartExecutorRequest request;
+  request.set_worker(std::string(1 << 20, 'x'));
+  client->Send(request.SerializeAsString());
+  EXPECT_FALSE(client->stream->Read(&client->response));
+  const grpc::Status status = client->stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(status.error_message(), "the call's message has 1048580 bytes, and may have 1048576");
 }
 
 TEST_F(OneMessageTest, ARevokedTokenEndsACallWhoseMessageHasNotCome) {

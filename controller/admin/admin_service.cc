@@ -249,23 +249,8 @@ class Implementation final : public AdminService, private OneMessageService<v1::
         [this](const Caller&, const auto& request, auto* response) {
           return fairway::ListCertificates(*hooks_.issuer, request.after(), response);
         });
-    ServeOnTokens<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>(
-        "fairway.v1.Admin.RevokeCertificates",
-        [this](const Caller& caller, const auto& request, auto* response) {
-          const auto revoked = hooks_.issuer->Revoke(request.worker());
-          access().Record(caller, Verb::kRevokeCertificates,
-                          "worker " + BoundedText(request.worker(), 200), revoked.status());
-          if (revoked.status().code() == absl::StatusCode::kInvalidArgument)
-            return revoked.status();
-          if (revoked.ok()) {
-            response->set_certificates(revoked->certificates);
-            response->set_tokens(revoked->tokens);
-          }
-          hooks_.loop->Post("revoke certificates", [this, worker = request.worker()] {
-            hooks_.end_worker(worker, "its certificate was revoked by an admin");
-          });
-          return revoked.status();
-        });
+    ServeUnary<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>(
+        "fairway.v1.Admin.RevokeCertificates", [this](auto* call) { RevokeWorker(call); });
   }
 
   // Serves `rpc` by `work`, which may wait for the disk.
@@ -300,6 +285,39 @@ class Implementation final : public AdminService, private OneMessageService<v1::
     // It is written down also if the caller's own token counts no longer.
     hooks_.tokens->Run([this, id, answer] { answer(hooks_.gate->Revoke(id)); },
                        OwnerOf(call->caller()));
+  }
+
+  // As Revoke.
+  void RevokeWorker(
+      UnaryCall<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>* call) {
+    const std::string& worker = call->request().worker();
+    const auto answer = [this, call](const absl::Status& revoked) {
+      access().Record(call->caller(), Verb::kRevokeCertificates,
+                      "worker " + BoundedText(call->request().worker(), 200), revoked);
+      call->Answer(revoked);
+    };
+    const absl::Status room = RoomOnTokens(call->caller());
+    if (hooks_.issuer == nullptr) return call->Answer(room);
+    if (const absl::Status named = hooks_.issuer->RevokeHere(worker); !named.ok())
+      return answer(named);
+    EndWorker(worker);
+    if (!room.ok()) return answer(Issuer::NotWrittenDown(worker, room));
+    hooks_.tokens->Run(
+        [this, call, answer] {
+          const auto revoked = hooks_.issuer->Revoke(call->request().worker());
+          if (revoked.ok()) {
+            call->response().set_certificates(revoked->certificates);
+            call->response().set_tokens(revoked->tokens);
+          }
+          EndWorker(call->request().worker());  // it may have joined meanwhile
+          answer(revoked.status());
+        },
+        OwnerOf(call->caller()));
+  }
+  void EndWorker(const std::string& worker) {
+    hooks_.loop->Post("revoke certificates", [this, worker] {
+      hooks_.end_worker(worker, "its certificate was revoked by an admin");
+    });
   }
 
   // Callers take turns.

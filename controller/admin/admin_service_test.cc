@@ -20,6 +20,7 @@
 
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
+#include "identity/issuer.h"
 
 namespace fairway {
 namespace {
@@ -114,11 +115,16 @@ class AdminTokensTest : public ::testing::Test {
     if (::mkdtemp(made.data()) == nullptr) std::abort();
     directory_ = made;
     gate_ = Gate::Open(directory_).value();
+    issuer_ = Issuer::Open(gate_.get(), &revocations_, {}).value();
     AdminHooks hooks;
     hooks.loop = &loop_;
     hooks.access = CallAccess(&loop_, gate_.get());
     hooks.gate = gate_.get();
     hooks.tokens = tokens_.get();
+    hooks.issuer = issuer_.get();
+    hooks.end_worker = [this](const std::string& worker, const std::string&) {
+      ended_.push_back(worker);
+    };
     service_ = MakeAdminService(std::move(hooks));
     grpc::ServerBuilder builder;
     int port = 0;
@@ -137,6 +143,7 @@ class AdminTokensTest : public ::testing::Test {
     loop_.Stop();
     thread_.join();
     service_ = nullptr;
+    issuer_ = nullptr;
     gate_ = nullptr;
     std::error_code ignored;
     std::filesystem::remove_all(directory_, ignored);
@@ -162,6 +169,31 @@ class AdminTokensTest : public ::testing::Test {
                                 [said](grpc::Status status) { said->set_value(status); });
     return call;
   }
+  struct WorkerRevocation {
+    std::future<grpc::Status> status;
+    grpc::ClientContext context;
+    v1::RevokeCertificatesRequest request;
+    v1::RevokeCertificatesResponse response;
+  };
+  void RevokeWorker(const TokenStore::Made& caller, const std::string& worker,
+                    WorkerRevocation& call) {
+    call.context.AddMetadata("authorization", "Bearer " + caller.secret);
+    call.request.set_worker(worker);
+    auto said = std::make_shared<std::promise<grpc::Status>>();
+    call.status = said->get_future();
+    stub_->async()->RevokeCertificates(
+        &call.context, &call.request, &call.response,
+        [said](grpc::Status status) { said->set_value(std::move(status)); });
+  }
+  bool WorkerCounts(const std::string& worker) const {
+    return revocations_.Check({Role::kWorker, worker}, {}).ok();
+  }
+  // The workers whose connections were ended so far.
+  std::vector<std::string> Ended() {
+    std::promise<std::vector<std::string>> ended;
+    loop_.Post("test", [&] { ended.set_value(ended_); });
+    return ended.get_future().get();
+  }
   // Waits until so many calls wait for the disk, besides what holds it up.
   void AwaitPending(size_t count) {
     while (tokens_->pending() < count + 1) std::this_thread::yield();
@@ -169,7 +201,10 @@ class AdminTokensTest : public ::testing::Test {
 
   std::string directory_;
   std::unique_ptr<Gate> gate_;
+  Revocations revocations_;
+  std::unique_ptr<Issuer> issuer_;
   EventLoop loop_;
+  std::vector<std::string> ended_;  // of the loop
   std::thread thread_;
   std::promise<void> disk_;  // works once this is set
   std::unique_ptr<BlockingPool> tokens_ = std::make_unique<BlockingPool>("test-tokens", 1);
@@ -212,6 +247,36 @@ TEST_F(AdminTokensTest, AnAdminMayRevokeItself) {
   disk_.set_value();
   const grpc::Status done = call.status.get();
   EXPECT_TRUE(done.ok()) << done.error_message();
+}
+
+TEST_F(AdminTokensTest, CertificatesThatAreRevokedCountNoLongerBeforeItIsOnTheDisk) {
+  const auto admin = MakeAdmin();
+  const auto joins = gate_->Create(
+      {.role = TokenRole::kWorker, .worker = "w7", .lifetime = std::chrono::hours(1), .uses = 1});
+  ASSERT_TRUE(joins.ok()) << joins.status();
+  WorkerRevocation call;
+  RevokeWorker(admin, "w7", call);
+  AwaitPending(1);
+  EXPECT_FALSE(WorkerCounts("w7"));
+  EXPECT_TRUE(WorkerCounts("w8"));
+  EXPECT_FALSE(gate_->Check(joins->kept.record.id).ok());
+  EXPECT_EQ(Ended(), (std::vector<std::string>{"w7"}));
+  disk_.set_value();
+  const grpc::Status done = call.status.get();
+  ASSERT_TRUE(done.ok()) << done.error_message();
+  EXPECT_EQ(call.response.tokens(), 1);  // it is written down, too
+}
+
+TEST_F(AdminTokensTest, CertificatesAreRevokedWithoutRoomAndItIsSaidThatItIsNotWrittenDown) {
+  const auto admin = MakeAdmin();
+  for (int i = 0; i < 1024; ++i) tokens_->Run([] {}, 1000 + static_cast<uint64_t>(i));
+  WorkerRevocation call;
+  RevokeWorker(admin, "w7", call);
+  const grpc::Status said = call.status.get();
+  EXPECT_EQ(said.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(said.error_message(), ::testing::HasSubstr("w7 count no longer, but this could not"));
+  EXPECT_FALSE(WorkerCounts("w7"));
+  disk_.set_value();
 }
 
 TEST(AdminServiceTest, AStatusCanBeReadWhateverBytesItsTextsHold) {

@@ -61,7 +61,7 @@ absl::Status ErrorOf(const v1::CallbackReturn& message) {
 
 absl::StatusOr<CallbackStream::Decoded> CallbackStream::Decode(std::unique_ptr<In> message) {
   const size_t bytes = message->ByteSizeLong();
-  return Decoded{std::move(message), bytes};
+  return Decoded{std::move(message), bytes, bytes};
 }
 
 CallbackStream::Going CallbackStream::HandleAll(std::vector<std::unique_ptr<In>> items) {

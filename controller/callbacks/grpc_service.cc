@@ -83,7 +83,8 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
                                   streams->Remove(id);
                                   table->Remove(id);
                                 },
-                                "fairway.v1.CallbackClientMessage"},
+                                "fairway.v1.CallbackClientMessage", nullptr, nullptr,
+                                [held](size_t bytes) { held->Took(bytes); }},
         verdict.caller.tenant);
     table_->Add(id, stream);
     if (streams_->Add(id, context->peer(), stream)) {

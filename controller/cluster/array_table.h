@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include <absl/container/btree_map.h>
 
 #include "base/planted.h"
 #include "base/status.h"
+#include "controller/cluster/shard_list.h"
 #include "core/sharding.h"
 #include "graph/plan.h"
 
@@ -22,7 +22,7 @@ namespace fairway {
 // The record of an array handle: a list of shards (or an error from the start), and its type.
 struct Array {
   ArraySpec spec;
-  std::vector<ShardRef> shards;
+  ShardList shards;
   absl::Status error;    // set: there are no shards
   bool deleted = false;  // set: given away, or a deleted error array; it has no shards
   bool unknown = false;  // of an error array: not even the type is known, `spec` says nothing
@@ -69,7 +69,8 @@ class ArrayTable {
   using Map = absl::btree_map<uint64_t, std::unique_ptr<Array>>;
 
   // The bytes of an array of one shard, which is the least. The text of an error counts in full for
-  // each array that holds it, though some share it.
+  // each array that holds it, though some share it. Each shard counts as if it were a run of its
+  // own, and for its part of the sharding, which most arrays share.
   static constexpr size_t kSmallest = 288;
   // Constant while the array is in the table: an array that is given away keeps its type.
   static size_t BytesOf(const Array& array) {

@@ -28,6 +28,7 @@ struct Place {
   int32_t ordinal = 0;  // of the device, within its executor
   DeviceId device;
   int64_t bytes = 0;  // of the shard, dense
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
 // The bytes that a node reserves on one device.

@@ -34,6 +34,7 @@ int64_t Cluster::Commands::BytesOf(const Node& node) const {
         bytes += executor.installs.contains(id) ? 0 : install;
       }
     };
+    s.Charge(node.executable->parts.size() * (1 + node.layout->parts.size()) / kValuesPerUnit);
     count(node.executable->id, node.layout->install_bytes);
     for (const ExecutableId part : node.executable->parts)
       count(part, s.layouts.at(part).install_bytes);
@@ -71,23 +72,39 @@ absl::Status Cluster::Commands::TooMuch(const Node& node) const {
 }
 
 void Cluster::Commands::Tick(int64_t now_ms) {
+  if (Planted(Bug::kHeldForEver)) return;
   const uint64_t until = s.units + s.options.turn_units / 2;
-  for (auto& [id, island] : s.islands) {
-    if (Planted(Bug::kHeldForEver)) continue;
-    const std::vector<NodeId> held = s.admission.TryHeldAgain(id);
-    std::erase_if(island.held_since, [&](const auto& entry) {
-      return !std::ranges::binary_search(held, entry.first);
-    });
-    if (held.empty()) continue;
-    s.Charge(1 + held.size() / kStepsPerUnit);
-    s.to_pump.insert(id);
+  size_t left = s.options.turn_units;
+  bool any = false;
+  for (size_t islands = s.islands.size(); islands > 0 && left > 0; --islands) {
+    auto at = s.islands.lower_bound(tick_next_.first);
+    if (at == s.islands.end()) at = s.islands.begin();
+    Island& island = at->second;
+    const NodeId from = at->first == tick_next_.first ? tick_next_.second : NodeId();
+    const std::vector<NodeId> held = s.admission.TryHeldAgain(island.id, from, left);
+    left -= held.size();
+    if (!held.empty()) {
+      s.Charge(1 + held.size() / kStepsPerUnit);
+      s.to_pump.insert(island.id);
+    }
+    auto since = island.held_since.lower_bound(from);
     for (const NodeId node : held) {
-      const int64_t since = island.held_since.try_emplace(node, now_ms).first->second;
-      // The next ticks fail those that are left.
-      if (now_ms - since < s.options.command_grace_ms || s.units >= until) continue;
+      while (since != island.held_since.end() && since->first < node)
+        since = island.held_since.erase(since);
+      since = island.held_since.try_emplace(since, node, now_ms);
+      const int64_t waited = now_ms - since++->second;
+      // Later ticks fail those that are left.
+      if (waited < s.options.command_grace_ms || (any && s.units >= until)) continue;
       Node* const waits = s.FindNode(node);
-      if (waits != nullptr && !HasRoom(*waits, BytesOf(*waits)))
-        s.nodes.Fail(*waits, TooMuch(*waits), node);
+      if (waits == nullptr || HasRoom(*waits, BytesOf(*waits))) continue;
+      any = true;
+      s.nodes.Fail(*waits, TooMuch(*waits), node);
+    }
+    if (left == 0) {
+      tick_next_ = {island.id, NodeId(held.back().value + 1)};
+    } else {
+      island.held_since.erase(since, island.held_since.end());
+      tick_next_ = {IslandId(island.id.value + 1), NodeId()};
     }
   }
 }

@@ -47,7 +47,8 @@ class Cluster::Commands {
   // Whether the node's session may have so many more bytes of commands, beside those that are
   // planned. One that has next to none may have any number, as long as half of the memory is left.
   bool HasRoom(const Node& node, int64_t bytes, int64_t planned = 0) const;
-  // Lets nodes that wait for room try again, and fails those that have waited for too long.
+  // Lets nodes that wait for room try again, and fails those that have waited for too long; some of
+  // them in each tick.
   void Tick(int64_t now_ms);
 
   // `payer`: whose the command is; it may have ended. SessionId(): nobody pays.
@@ -70,7 +71,9 @@ class Cluster::Commands {
 
   const std::shared_ptr<MemoryBudget> memory_;
   std::vector<ExecutorId> with_frees_;  // some may have sent theirs
-  State& s;                             // the state that this is a part of
+  // The next tick looks at the nodes that wait on this island first, from that node on.
+  std::pair<IslandId, NodeId> tick_next_;
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Commands that executors do not take: their session waits, and then gets an error.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/cluster/arrays.h"
@@ -29,7 +30,7 @@ class CommandsTest : public ClusterTest {
     options.command_grace_ms = 5000;
     return options;
   }
-  CommandsTest() : ClusterTest(Small()) {}
+  explicit CommandsTest(ClusterOptions options = Small()) : ClusterTest(std::move(options)) {}
   void SetUp() override {
     Start();
     actions.weigh = [](const Command& command) -> int64_t {
@@ -124,6 +125,31 @@ TEST_F(CommandsTest, ManyNodesThatWaitTooLongFailInSeveralTicks) {
     RunTurns();
   }
   EXPECT_LT(cluster.inspection().counts().nodes, 10u);
+}
+
+// A tick looks at one node.
+class ShortTicksOfCommandsTest : public CommandsTest {
+ protected:
+  static ClusterOptions Short() {
+    ClusterOptions options = Small();
+    options.turn_units = 1;
+    return options;
+  }
+  ShortTicksOfCommandsTest() : CommandsTest(Short()) {}
+};
+
+TEST_F(ShortTicksOfCommandsTest, AllNodesThatWaitTooLongFail) {
+  constexpr int32_t kDevices = 12;
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wm", "im", kDevices)).ok());
+  session = actions.Open(cluster);
+  for (int32_t i = 0; i < kDevices; ++i) Put(session, 1 + static_cast<uint64_t>(i), 4 + i);
+  const uint64_t waiting = cluster.inspection().counts().nodes;
+  EXPECT_GE(waiting, 8u);
+  int64_t now = 0;
+  for (; now < 5000; now += 100) Tick(now);
+  EXPECT_EQ(cluster.inspection().counts().nodes, waiting);
+  for (; now < 15000; now += 100) Tick(now);
+  EXPECT_LE(cluster.inspection().counts().nodes, 4u);  // their commands were sent
 }
 
 TEST_F(CommandsTest, WhatEndsWorkNeverWaits) {

@@ -2,6 +2,7 @@
 // The arguments that a launch takes over (rule B1), and the memory that this saves.
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "base/planted.h"
 #include "controller/cluster/state.h"
@@ -20,10 +21,11 @@ std::vector<bool> Cluster::Launches::CertainlyDonated(const Node& node) {
   std::unordered_map<GroupId, GroupUse> uses;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     std::pair<const GroupId, GroupUse>* last = nullptr;
-    for (const ShardRef& ref : node.inputs[a]) {
-      if (last == nullptr || last->first != ref.group)
-        last = &*uses.try_emplace(ref.group, GroupUse{a}).first;
-      last->second.Add(a);
+    uint32_t begin = 0;
+    for (const ShardList::Run& run : node.inputs[a].runs()) {
+      if (last == nullptr || last->first != run.group)
+        last = &*uses.try_emplace(run.group, GroupUse{a}).first;
+      last->second.Add(a, run.end - std::exchange(begin, run.end));
     }
   }
   for (const int32_t a : node.donatable) {

@@ -130,11 +130,17 @@ void Cluster::Nodes::Fail(Node& node, const absl::Status& status, NodeId cause) 
   const bool prepared = node.state == NodeState::kPrepared;
   if (prepared && node.kind == NodeKind::kReceive) {
     // Its bytes may be on their way to other executors, so what receives them goes before it.
-    TakingBack taking{status, {{node.id, node.attempt}}, {}};
-    GoOnTakingBack(taking, UINT64_MAX);
-  } else if (prepared) {
-    Cancel(node, status);
+    TakingBack taking{status, {{node.id, node.attempt}}, {}, cause};
+    // If somebody is about to take it back, he must not queue it again meanwhile.
+    const bool overtakes = std::exchange(node.taken_back, true);
+    const uint64_t slice = std::min(kSliceUnits, s.options.turn_units);
+    const SessionId session = node.session;
+    if (GoOnTakingBack(taking, overtakes ? UINT64_MAX : s.units + slice)) return;
+    ++taking_back;
+    s.WorkOf(session).taking_back.push_back(std::move(taking));
+    return;
   }
+  if (prepared) Cancel(node, status);
   if (node.state == NodeState::kQueued && node.kind != NodeKind::kFetch) {
     s.admission.Remove(node.id, node.island);
     s.parked.erase(node.id);

@@ -22,6 +22,7 @@
 #include "controller/cluster/actions.h"
 #include "controller/cluster/code_layout.h"
 #include "controller/cluster/id_table.h"
+#include "controller/cluster/shard_list.h"
 #include "core/shape.h"
 #include "graph/plan.h"
 
@@ -35,7 +36,7 @@ struct Group;
 // The state of a group whose bytes lie with the controller and not on its devices (stored.cc): a
 // small upload, or an array that was made of such groups without computing.
 struct Stored {
-  std::vector<int32_t> blob_of_shard;
+  SharedVector<int32_t> blob_of_shard;
   std::vector<BytesRef> blobs;  // empty: they have not come, or nobody needs them any more
   size_t bytes = 0;  // charged to the session; invariant: Session::stored is the sum of these
   // The group of the same shards on devices, once something there has read them. It refers to this.
@@ -55,6 +56,10 @@ struct Stake {
   };
   uint32_t first_device = 0;
   std::vector<Held> held;
+  // The lists of the last group there that was put, copied or resharded. The next one shares those
+  // that are the same, so many arrays that lie alike hold them once.
+  SharedVector<Place> places;
+  SharedVector<int32_t> blob_of_shard;
 };
 
 // The nodes and groups of a session, which may outlive it: launched work runs to its end.
@@ -74,6 +79,7 @@ struct Group {
   std::string memory_kind;
   std::vector<Shape> shapes;  // one for all shards, or one per shard
   SharedVector<Place> places;
+  bool own_places = false;           // they are not those of code: they count for this group
   SharedVector<int32_t> replica_of;  // the first shard of the same tile; empty: no two are alike
 
   GroupState state = GroupState::kPending;
@@ -131,11 +137,12 @@ struct Group {
 };
 
 // About the bytes of the record, with its text. Groups of launches share their places with the
-// code.
+// code. Those of others count for each group, though groups that lie alike share them: any of them
+// may be the last that holds them.
 inline size_t RecordBytesOf(const Group& group) {
   constexpr size_t kGroup = 576, kOwnShard = sizeof(Place) + 48;
-  return kGroup + (group.shapes.size() > 1 ? group.shapes.size() * kOwnShard : 0) +
-         group.error.message().size();
+  const bool own = group.own_places || group.shapes.size() > 1;
+  return kGroup + (own ? group.places.size() * kOwnShard : 0) + group.error.message().size();
 }
 
 using GroupIds = absl::InlinedVector<GroupId, 2>;  // mostly one or two
@@ -143,6 +150,7 @@ using GroupTable = IdTable<GroupId, Group>;
 
 // The groups of these shards, each once, but not `except`.
 GroupIds GroupsOf(const std::vector<ShardRef>& shards, GroupId except = {});
+GroupIds GroupsOf(const ShardList& shards);
 
 }  // namespace fairway
 

@@ -25,6 +25,21 @@ Group& Cluster::Groups::Insert(std::unique_ptr<Group> group) {
   return made;
 }
 
+void Cluster::Groups::ShareLists(Group& group) {
+  if (group.places.size() < 2) return;
+  group.own_places = true;
+  const Shape& first = group.shapes.front();
+  if (std::all_of(group.shapes.begin(), group.shapes.end(),
+                  [&](const Shape& shape) { return shape == first; }))
+    group.shapes = std::vector<Shape>{first};
+  SharedVector<Place>& last = group.stake->places;
+  if (last == group.places) {
+    group.places = last;
+  } else {
+    last = group.places;
+  }
+}
+
 void Cluster::Groups::Weigh(Session& session, Group& group) {
   const size_t bytes = RecordBytesOf(group);
   session.group_records.Add(bytes);
@@ -66,22 +81,34 @@ void Cluster::Groups::SetCharged(Group& group, bool charged) {
   }
 }
 
-GroupIds GroupsOf(const std::vector<ShardRef>& shards, GroupId except) {
+namespace {
+
+// The groups of `list`, whose items are shards or runs of them.
+template <typename List>
+GroupIds GroupsIn(const List& list, GroupId except) {
   constexpr size_t kFew = 16;
   GroupIds out;
   std::unordered_set<GroupId> known;  // the ids in `out`, once these are more than a few
-  for (const ShardRef& ref : shards) {
-    if (ref.group == except || (!out.empty() && out.back() == ref.group)) continue;
+  for (const auto& item : list) {
+    if (item.group == except || (!out.empty() && out.back() == item.group)) continue;
     if (out.size() < kFew) {
-      if (std::find(out.begin(), out.end(), ref.group) != out.end()) continue;
+      if (std::find(out.begin(), out.end(), item.group) != out.end()) continue;
     } else {
       if (known.empty()) known.insert(out.begin(), out.end());
-      if (!known.insert(ref.group).second) continue;
+      if (!known.insert(item.group).second) continue;
     }
-    out.push_back(ref.group);
+    out.push_back(item.group);
   }
   return out;
 }
+
+}  // namespace
+
+GroupIds GroupsOf(const std::vector<ShardRef>& shards, GroupId except) {
+  return GroupsIn(shards, except);
+}
+
+GroupIds GroupsOf(const ShardList& shards) { return GroupsIn(shards.runs(), GroupId()); }
 
 void Cluster::Groups::AddReader(Group& group, const Node& node) {
   ++group.readers;

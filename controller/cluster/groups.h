@@ -34,6 +34,9 @@ class Cluster::Groups {
   std::unique_ptr<Group> New(SessionId session, IslandId island, DType dtype,
                              const std::string& memory_kind);
   Group& Insert(std::unique_ptr<Group> group);
+  // Call it when all places and shapes of a group in the tables are there, before it is weighed.
+  // Lists that the last such group has too are shared with it.
+  static void ShareLists(Group& group);
   // Counts the group's record, as large as it is now, against its session. While the node that
   // makes it has not ended, the node's record has it (Nodes::Weigh).
   static void Weigh(Session& session, Group& group);

@@ -77,47 +77,88 @@ TEST(GrowthTest, TheCoresTablesGrowAFewEntriesAtATime) {
   EXPECT_LT(largest, kMuch);
 }
 
-// What all shards have in common is there once: the bytes that a device adds.
-TEST(GrowthTest, AWaitingGangHoldsFewBytesOfEachDevice) {
-  constexpr int kHosts = 512, kOfAHost = 4, kDevices = kHosts * kOfAHost, kGangs = 20;
-  constexpr int64_t kMemory = 1 << 20;
-  Recorder actions;
-  Cluster cluster({}, &actions);
-  for (int host = 0; host < kHosts; ++host) {
-    ExecutorSpec spec = Worker(fmt::format("w{}", host), "i", kOfAHost, kMemory);
-    spec.island_workers = kHosts;
-    ASSERT_TRUE(cluster.fleet().ExecutorUp(spec).ok());
+// What all shards have in common is there once: an array, and a gang that waits, take as much on
+// 2,048 devices as on 1,024.
+class ManyDevicesTest : public ::testing::TestWithParam<int> {
+ protected:
+  static constexpr int kOfAHost = 4, kMany = 20;
+  static constexpr int64_t kMemory = 1 << 20;
+
+  ManyDevicesTest() {
+    const int hosts = GetParam() / kOfAHost;
+    for (int host = 0; host < hosts; ++host) {
+      ExecutorSpec spec = Worker(fmt::format("w{}", host), "i", kOfAHost, kMemory);
+      spec.island_workers = hosts;
+      EXPECT_TRUE(cluster_.fleet().ExecutorUp(spec).ok());
+    }
+    session_ = actions_.Open(cluster_);
+    devices_.resize(GetParam());
+    std::iota(devices_.begin(), devices_.end(), 0);
   }
-  const SessionId session = actions.Open(cluster);
-  std::vector<int32_t> devices(kDevices);
-  std::iota(devices.begin(), devices.end(), 0);
+  // Each device has a row.
+  void Put(uint64_t handle) {
+    std::vector<int64_t> rows(devices_.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    const auto cut = Sharding::Tiled(devices_, {GetParam(), 1}, std::move(rows));
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    const auto put = cluster_.arrays().Put(session_, handle,
+                                           ArraySpec{DType::kF32, Shape{{GetParam(), 16}}, *cut},
+                                           std::vector<int32_t>(devices_.size(), 0));
+    ASSERT_TRUE(put.ok()) << put.status();
+    cluster_.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(64)));
+    Settle();
+  }
+  void Settle() {
+    while (std::exchange(actions_.turn_wanted, false)) cluster_.Turn();
+    actions_.Take();
+  }
+
+  Recorder actions_;
+  Cluster cluster_{{}, &actions_};
+  SessionId session_;
+  std::vector<int32_t> devices_;
+};
+
+TEST_P(ManyDevicesTest, AnArrayHoldsFewBytes) {
+  ASSERT_NO_FATAL_FAILURE(Put(1));
+  const int64_t before = held;
+  for (uint64_t i = 0; i < kMany; ++i) ASSERT_NO_FATAL_FAILURE(Put(2 + i));
+  EXPECT_LE((held - before) / kMany, 2560);
+}
+
+// Any array may be the last that holds the lists that it shares.
+TEST_P(ManyDevicesTest, AnArrayIsChargedAsIfItSharedNothing) {
+  ASSERT_NO_FATAL_FAILURE(Put(1));
+  const size_t before = cluster_.sessions().RecordRoom();
+  ASSERT_NO_FATAL_FAILURE(Put(2));
+  // Of each shard: its reference, its place and its shape.
+  EXPECT_GE(before - cluster_.sessions().RecordRoom(), 88u * devices_.size());
+}
+
+TEST_P(ManyDevicesTest, AWaitingGangHoldsFewBytes) {
   ExecutableSpec spec;
   spec.id = ExecutableId(1);
   spec.name = "f";
   spec.island = IslandId(1);
-  for (const VirtualDevice& device : cluster.sessions().Devices(session))
+  for (const VirtualDevice& device : cluster_.sessions().Devices(session_))
     spec.devices.push_back(device.device);
-  spec.parameters = {F32({16})};
+  spec.parameters = {F32({1, 16})};
   spec.outputs = {F32({kMemory / 4})};  // all of each device
-  cluster.executables().Define(std::move(spec));
-  const uint64_t step = cluster.executables().Bind(session, 0, ExecutableId(1), devices).value();
-  const auto put = cluster.arrays().Put(
-      session, 1, ArraySpec{DType::kF32, Shape{{16}}, Sharding::Replicated(devices)},
-      std::vector<int32_t>(kDevices, 0));
-  ASSERT_TRUE(put.ok()) << put.status();
-  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(64)));
+  cluster_.executables().Define(std::move(spec));
+  const uint64_t step = cluster_.executables().Bind(session_, 0, ExecutableId(1), devices_).value();
+  ASSERT_NO_FATAL_FAILURE(Put(1));
   const auto call = [&](uint64_t result) {
-    ASSERT_TRUE(cluster.executables().Execute(session, step, {1}, {}, {result}).ok());
-    while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
-    actions.Take();
+    ASSERT_TRUE(cluster_.executables().Execute(session_, step, {1}, {}, {result}).ok());
+    Settle();
   };
   ASSERT_NO_FATAL_FAILURE(call(2));
   const int64_t before = held;
-  for (uint64_t i = 0; i < kGangs; ++i) ASSERT_NO_FATAL_FAILURE(call(3 + i));
-  EXPECT_EQ(cluster.fleet().Islands().front().queued, size_t{kGangs} + 1);
-  // The lists of shards of its argument and its result; 16 bytes a shard.
-  EXPECT_LE((held - before) / kGangs, 2 * 16 * kDevices + 2048);
+  for (uint64_t i = 0; i < kMany; ++i) ASSERT_NO_FATAL_FAILURE(call(3 + i));
+  EXPECT_EQ(cluster_.fleet().Islands().front().queued, size_t{kMany} + 1);
+  EXPECT_LE((held - before) / kMany, 2560);
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, ManyDevicesTest, ::testing::Values(1024, 2048));
 
 }  // namespace
 }  // namespace fairway

@@ -56,7 +56,8 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   const ExecutableSpec& spec = *node.executable;
   const CodeLayout::Part& here = node.layout->parts[participant];
   const size_t values = node.inputs.size() + node.outputs.size();
-  s.Charge(values / kValuesPerUnit + values * here.positions.size() / kLaunchShardsPerUnit);
+  s.Charge((values + spec.parts.size()) / kValuesPerUnit +
+           values * here.positions.size() / kLaunchShardsPerUnit);
   PrepareLaunch command;
   command.node = node.id;
   command.seq = part.seq;
@@ -66,7 +67,7 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   for (const int32_t i : here.positions) {
     ShardRefs& inputs = command.inputs.emplace_back();
     inputs.reserve(node.inputs.size());
-    for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
+    for (const ShardList& argument : node.inputs) inputs.push_back(argument[i]);
   }
   command.outputs.reserve(node.outputs.size());
   for (const GroupId id : node.outputs) {

@@ -146,8 +146,7 @@ absl::StatusOr<Array> Cluster::Remaking::Copied(Session& session, const Array& s
   const Sharding& sharding = target.sharding;
   FAIRWAY_ASSIGN_OR_RETURN(const std::vector<IslandShards> parts,
                            SplitByIsland(session, sharding.devices()));
-  Array copy{target, {}, absl::OkStatus()};
-  copy.shards.resize(source.shards.size());
+  std::vector<ShardRef> shards(source.shards.size());
   const VirtualDevice& first = session.devices[sharding.devices()[0]];
   FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, sharding.memory_kind()));
   for (const IslandShards& part : parts) {
@@ -162,7 +161,7 @@ absl::StatusOr<Array> Cluster::Remaking::Copied(Session& session, const Array& s
       const Place& place = from_group.places[from.shard];
       const bool stays = place.device == device.device && from_group.memory_kind == kind;
       if (stays && may_alias) {
-        copy.shards[position] = from;
+        shards[position] = from;
         continue;
       }
       if (node == nullptr) {
@@ -174,15 +173,14 @@ absl::StatusOr<Array> Cluster::Remaking::Copied(Session& session, const Array& s
         node = one.node.get();
         node->outputs = {group->id};
       }
-      copy.shards[position] = {group->id, static_cast<int32_t>(group->places.size())};
+      shards[position] = {group->id, static_cast<int32_t>(group->places.size())};
       const ExecutorId executor = s.ExecutorOf(device.device)->id;
       group->places.push_back({executor, device.local_ordinal, device.device, place.bytes});
       group->shapes.push_back(from_group.shape(from.shard));
       AddReservation(node->reservations, device.device, place.bytes, 0, node->reservations.size());
       const int64_t number = PartOf(source.spec.sharding, position);
       if (number >= 0 && place.executor != executor) {
-        const auto [first, fresh] =
-            came.emplace(std::pair{executor, number}, copy.shards[position]);
+        const auto [first, fresh] = came.emplace(std::pair{executor, number}, shards[position]);
         if (!fresh) from = first->second;
       }
       node->sources.push_back(from);
@@ -190,7 +188,7 @@ absl::StatusOr<Array> Cluster::Remaking::Copied(Session& session, const Array& s
     if (node == nullptr) continue;
     node->reads = GroupsOf(node->sources, group->id);
   }
-  return copy;
+  return Array{target, shards, absl::OkStatus()};
 }
 
 class Cluster::Requests::CopyRequest final : public MakeRequest {
@@ -217,9 +215,11 @@ class Cluster::Requests::CopyRequest final : public MakeRequest {
   // The copy also holds the shards that do not move. The source is deleted as soon as one of its
   // shards is.
   void Donate(Array& source, const Array& copy) override {
-    std::vector<ShardRef> moved;
-    for (size_t i = 0; i < source.shards.size(); ++i) {
-      if (copy.shards[i] != source.shards[i]) moved.push_back(source.shards[i]);
+    ShardList moved;
+    auto to = copy.shards.begin();
+    for (const ShardRef from : source.shards) {
+      if (*to != from) moved.push_back(from);
+      ++to;
     }
     s.views.MarkDeleted(moved);
   }

@@ -253,22 +253,41 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
   if (s.losses.open_losses > 0) return;  // the work under way is about to change
   const uint64_t until = s.units + s.options.turn_units / 2;
   std::vector<Due> due;
-  for (auto& [id, island] : s.islands) FindDue(island, now_ms, until, due);
-  Judge(std::move(due), now_ms);
+  auto [next, from] = due_next_;
+  size_t left = s.options.turn_units;
+  bool over = true;
+  for (size_t islands = s.islands.size(); islands > 0 && left > 0; --islands) {
+    auto at = s.islands.lower_bound(next);
+    if (at == s.islands.end()) at = s.islands.begin();
+    if (std::exchange(next, at->first) != at->first) from = NodeId();
+    if (!FindDue(at->second, now_ms, until, from, left, due)) over = false;
+    if (!from) next = IslandId(next.value + 1);
+  }
+  if (Judge(std::move(due), now_ms) && over) due_next_ = {next, from};
 }
 
-void Cluster::MemoryRoom::FindDue(Island& island, int64_t now_ms, uint64_t until,
-                                  std::vector<Due>& due) {
-  const std::vector<Admission::Shortage> firsts =
-      s.IslandUp(island) ? s.admission.Firsts(island.id) : std::vector<Admission::Shortage>();
-  if (!island.stuck.empty()) {
-    std::set<SessionId> waiting;
-    for (const Admission::Shortage& first : firsts) waiting.insert(first.session);
-    std::erase_if(island.stuck, [&](const auto& entry) { return !waiting.contains(entry.first); });
+bool Cluster::MemoryRoom::FindDue(Island& island, int64_t now_ms, uint64_t until, NodeId& from,
+                                  size_t& left, std::vector<Due>& due) {
+  if (!from) ++island.stuck_looks;
+  std::vector<Admission::Shortage> firsts;
+  if (s.IslandUp(island)) {
+    const size_t looked = s.admission.Firsts(island.id, left, from, firsts);
+    left -= looked;
+    s.Charge(s.admission.TakeSteps() / kShardsPerUnit + looked / kStepsPerUnit);
+  } else {
+    from = NodeId();
   }
-  s.Charge(s.admission.TakeSteps() / kShardsPerUnit + firsts.size() / kStepsPerUnit);
-  if (firsts.empty()) return;
-  if (HasVictims(island, *s.FindNode(firsts[0].node), until)) return;
+  for (const Admission::Shortage& first : firsts) {
+    const auto stuck = island.stuck.find(first.session);
+    if (stuck != island.stuck.end()) stuck->second.seen = island.stuck_looks;
+  }
+  if (!from) {
+    std::erase_if(island.stuck,
+                  [&](const auto& entry) { return entry.second.seen != island.stuck_looks; });
+  }
+  if (firsts.empty()) return true;
+  const NodeId oldest = s.admission.Oldest(island.id)->node;
+  if (HasVictims(island, *s.FindNode(oldest), until)) return !island.search.under_way();
   for (const Admission::Shortage& first : firsts) {
     Island::Stuck& stuck = island.stuck[first.session];
     if (stuck.more && FailsYet(first.session)) continue;
@@ -286,12 +305,14 @@ void Cluster::MemoryRoom::FindDue(Island& island, int64_t now_ms, uint64_t until
       stuck.through = s.nodes.num_submitted;
       stuck.lacks = first.lacks;
     }
+    stuck.seen = island.stuck_looks;
     if (now_ms - stuck.since >= s.options.admission_grace_ms)
       due.push_back({stuck.before, island.id, first.session});
   }
+  return true;
 }
 
-void Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
+bool Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
   const uint64_t until = s.units + s.options.turn_units / 2;
   std::ranges::sort(due);
   if (!live_ && !due.empty()) judged_up_to_ = due.back().before;
@@ -301,7 +322,7 @@ void Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
     Island::Stuck& stuck = island.stuck.at(session);
     // Its grace may be over again before all others were judged.
     if (!stuck.more && stuck.judged == rounds_) continue;
-    if (std::exchange(any, true) && s.units >= until) return;  // the next tick goes on
+    if (std::exchange(any, true) && s.units >= until) return false;  // the next tick goes on
     if (!stuck.more && live_ && (before > judged_up_to_ || before < live_->next())) continue;
     const Admission::Shortage first = *s.admission.First(id, session);
     const Helper helper = FirstHelper(first, NodeId(), island);
@@ -313,17 +334,21 @@ void Cluster::MemoryRoom::Judge(std::vector<Due> due, int64_t now_ms) {
       if (!live_) live_.emplace(s);
       looks_up_to_ = before;
       GoOnLooking(until);
-      if (looks_) return;
+      if (looks_) return false;
       freed = WillBeFreed(first, before, island);
     }
     // The failure of one may make room for others, which the next tick will see.
-    if (!freed) return FailStuck(island, first, stuck);
+    if (!freed) {
+      FailStuck(island, first, stuck);
+      return false;
+    }
     stuck.more = false;
     stuck.since = now_ms;
     stuck.through = s.nodes.num_submitted;
     stuck.judged = rounds_;
   }
   LookAnew();
+  return true;
 }
 
 bool Cluster::MemoryRoom::FailsYet(SessionId session) const {

@@ -88,12 +88,14 @@ class Cluster::MemoryRoom {
   // Whether younger nodes make room for the node that waits longest there, or may: that is found
   // out in turns, and the next tick knows.
   bool HasVictims(Island& island, const Node& oldest, uint64_t until);
-  // Takes note of the nodes that wait on the island, and of their progress. Adds those that have
-  // made none for their grace.
-  void FindDue(Island& island, int64_t now_ms, uint64_t until, std::vector<Due>& due);
-  // Gives those of them up that nothing under way will help, or gives them another grace. Fails
-  // nodes for one of them at most.
-  void Judge(std::vector<Due> due, int64_t now_ms);
+  // Takes note of the first nodes that wait on the island, and of their progress: of `left`, which
+  // it counts down, from `from` on, which it moves (Admission::Firsts). Adds those that have made
+  // none for their grace. False: the next tick has to look at the same ones.
+  bool FindDue(Island& island, int64_t now_ms, uint64_t until, NodeId& from, size_t& left,
+               std::vector<Due>& due);
+  // Gives those that are due up if nothing under way will help them, or gives them another grace.
+  // Fails nodes for one of them at most. False: some have yet to be judged.
+  bool Judge(std::vector<Due> due, int64_t now_ms);
   // Whether the end of a node that was there before the wait began may free memory for it.
   bool WillBeFreed(const Admission::Shortage& first, NodeId before, const Island& island) const;
   // The lowest node that runs, from `from` on, and may free memory for it when it ends. If one
@@ -123,6 +125,9 @@ class Cluster::MemoryRoom {
   uint64_t rounds_ = 1;
   bool looks_ = false;  // invariant: live_ is there; it has yet to look at nodes below:
   NodeId looks_up_to_;
+  // The next tick looks at the first nodes of this island first, from that one on. It stays until
+  // those that were found due from there have been judged.
+  std::pair<IslandId, NodeId> due_next_;
   State& s;  // the state that this is a part of
 };
 

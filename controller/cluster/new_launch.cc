@@ -52,7 +52,7 @@ void Cluster::Launches::MakeSome(Session& session, NewLaunch& launch) {
 
 void Cluster::Launches::PlaceArgument(NewLaunch& launch) {
   if (launch.next == 0) launch.inputs.reserve(launch.arguments.size());
-  const std::vector<ShardRef>& shards = launch.arguments[launch.next++]->shards;
+  const ShardList& shards = launch.arguments[launch.next++]->shards;
   s.ChargeShards(shards.size());
   s.stored_groups.PlaceShards(launch.inputs.emplace_back(shards));
 }
@@ -89,9 +89,7 @@ void Cluster::Launches::MakeOutput(Session& session, NewLaunch& launch) {
   group.places = node.layout->outputs[o].places;
   group.replica_of = node.layout->outputs[o].replica_of;
   const size_t shards = launch.spec->devices.size();
-  Array array{launch.types[o], {}, absl::OkStatus()};
-  array.shards.reserve(shards);
-  for (size_t i = 0; i < shards; ++i) array.shards.push_back({group.id, static_cast<int32_t>(i)});
+  Array array{launch.types[o], ShardList::AllOf(group.id, shards), absl::OkStatus()};
   node.outputs.push_back(group.id);
   launch.output_bytes += RecordBytesOf(group);
   s.views.Hold(array);
@@ -101,23 +99,24 @@ void Cluster::Launches::MakeOutput(Session& session, NewLaunch& launch) {
 void Cluster::Launches::ReadArgument(NewLaunch& launch) {
   Node& node = *launch.node;
   const size_t a = launch.next++;
-  const std::vector<ShardRef>& shards = node.inputs.emplace_back(std::move(launch.inputs[a]));
+  const ShardList& shards = node.inputs.emplace_back(std::move(launch.inputs[a]));
   s.ChargeShards(shards.size());
   GroupUse* last = nullptr;
   GroupId of;
-  for (const ShardRef& ref : shards) {
-    if (last == nullptr || of != ref.group) {
-      const auto [use, fresh] = launch.uses.try_emplace(of = ref.group, GroupUse{a});
+  uint32_t begin = 0;
+  for (const ShardList::Run& run : shards.runs()) {
+    if (last == nullptr || of != run.group) {
+      const auto [use, fresh] = launch.uses.try_emplace(of = run.group, GroupUse{a});
       last = &use->second;
-      if (fresh) s.nodes.Read(node, ref.group);
+      if (fresh) s.nodes.Read(node, run.group);
     }
-    last->Add(a);
+    last->Add(a, run.end - std::exchange(begin, run.end));
   }
 }
 
 void Cluster::Launches::CreditDonation(NewLaunch& launch) {
   Node& node = *launch.node;
-  const std::vector<ShardRef>& shards = node.inputs[launch.donatable[launch.next++]];
+  const ShardList& shards = node.inputs[launch.donatable[launch.next++]];
   s.ChargeShards(shards.size());
   // A buffer that a sequence takes over need not be free when its outputs are made. A node that is
   // held back gets no credit.
@@ -125,9 +124,10 @@ void Cluster::Launches::CreditDonation(NewLaunch& launch) {
   for (const GroupId id : GroupsOf(shards)) {
     if (!CertainlyTaken(*s.FindGroup(id), launch.uses.at(id))) return;
   }
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const Place& place = s.FindGroup(shards[i].group)->places[shards[i].shard];
-    if (const Reservation* r = ReservationOn(node, place.device, i); r != nullptr)
+  size_t i = 0;
+  for (const ShardRef ref : shards) {
+    const Place& place = s.FindGroup(ref.group)->places[ref.shard];
+    if (const Reservation* r = ReservationOn(node, place.device, i++); r != nullptr)
       AddCredit(node, *r, std::min(Rounded(place.bytes), r->output - r->credit));
   }
 }
@@ -135,7 +135,10 @@ void Cluster::Launches::CreditDonation(NewLaunch& launch) {
 void Cluster::Launches::EndNew(Session& session, NewLaunch& launch) {
   Node& node = *std::exchange(launch.node, nullptr);
   Nodes::Weigh(session, node, launch.output_bytes);
-  if (node.inputs.size() + node.outputs.size() > kLargeValues) s.nodes.CountLarge(node);
+  // Its executors are asked for each of its parts.
+  const size_t parts = node.executable->parts.size() * node.layout->parts.size();
+  if (node.inputs.size() + node.outputs.size() + parts / kValuesPerUnit > kLargeValues)
+    s.nodes.CountLarge(node);
   s.nodes.Enqueue(node);
 }
 

@@ -24,9 +24,9 @@ struct GroupUse {
   size_t shards = 0;
   bool alone = true;  // no other argument has shards of it
 
-  void Add(size_t in) {
+  void Add(size_t in, size_t more) {
     alone = alone && argument == in;
-    ++shards;
+    shards += more;
   }
 };
 
@@ -49,7 +49,7 @@ struct NewLaunch {
   Phase phase = Phase::kPlace;
   size_t next = 0;  // the phase's next item
   // The arguments' shards on their devices, until they are the node's.
-  std::vector<std::vector<ShardRef>> inputs;
+  std::vector<ShardList> inputs;
   NodeId id;  // of the node, from kOutputs on
   // From kOutputs on, until it is done. Invariant: Node::making, so nothing else ends it.
   Node* node = nullptr;

@@ -98,8 +98,8 @@ struct Node {
 
   // kLaunch
   const ExecutableSpec* executable = nullptr;
-  CodeLayout* layout = nullptr;               // that of `executable`
-  std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
+  CodeLayout* layout = nullptr;    // that of `executable`
+  std::vector<ShardList> inputs;   // by argument
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gives
   int open_installs = 0;
   LaunchId launch_id;

@@ -60,7 +60,9 @@ Node& Cluster::Nodes::Insert(Session& session, Making::Made made) {
     made.node->reads = GroupsOf(made.node->sources, made.group->id);
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
-  Weigh(session, node, RecordBytesOf(s.groups.Insert(std::move(made.group))));
+  Group& group = s.groups.Insert(std::move(made.group));
+  Groups::ShareLists(group);
+  Weigh(session, node, RecordBytesOf(group));
   if (node.pieces.size() > kLargePieces) CountLarge(node);
   return node;
 }
@@ -349,7 +351,7 @@ bool Cluster::Nodes::GoOnTakingBack(TakingBack& taking, uint64_t until) {
       if (!prepared) continue;
       TakeBackAlone(*node, taking.cause);
       if (taking.steps.empty()) {
-        Submit(*node);
+        taking.fails_by ? Conclude(*node, taking.cause, *taking.fails_by) : Submit(*node);
       } else {
         s.parked.insert(node->id);
         taking.parked.push_back(node->id);

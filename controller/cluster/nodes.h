@@ -75,7 +75,8 @@ class Cluster::Nodes {
   // Fails the node with the error of its worst input, if one failed; a sequence only if no output
   // can be good. Returns whether it did.
   bool FailIfPoisoned(Node& node);
-  // Ends an unlaunched node, or a receive at work, with an error.
+  // Ends an unlaunched node, or a receive at work, with an error. A receive ends once those that
+  // read what it makes were taken back; if they are many, its session does that in slices.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
   // Whether the receives that have memory are known by what they read.
   absl::Status Check() const;

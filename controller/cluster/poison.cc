@@ -9,9 +9,9 @@
 
 namespace fairway {
 
-const Group* WorstOf(const GroupTable& groups, const std::vector<ShardRef>& shards) {
+const Group* WorstOf(const GroupTable& groups, const ShardList& shards) {
   const Group* worst = nullptr;
-  for (const ShardRef& ref : shards) worst = Worse(worst, *groups.at(ref.group));
+  for (const ShardList::Run& run : shards.runs()) worst = Worse(worst, *groups.at(run.group));
   return worst;
 }
 
@@ -34,9 +34,11 @@ std::vector<int32_t> PoisonedBy(const GroupTable& groups, const Node& node, bool
     if (group.state == GroupState::kFailed && (lost_too || group.cause)) poison.insert(id);
   }
   std::vector<bool> failed;
-  for (const std::vector<ShardRef>& argument : node.inputs) {
-    failed.push_back(std::any_of(argument.begin(), argument.end(),
-                                 [&](const ShardRef& ref) { return poison.contains(ref.group); }));
+  for (const ShardList& argument : node.inputs) {
+    const auto runs = argument.runs();
+    failed.push_back(std::any_of(runs.begin(), runs.end(), [&](const ShardList::Run& run) {
+      return poison.contains(run.group);
+    }));
   }
   return FailedBy(*node.executable->sequence, failed);
 }

@@ -22,7 +22,7 @@ namespace fairway {
 // Returns `worst`, or `other` if that has failed and its cause is the lower node.
 const Group* Worse(const Group* worst, const Group& other);
 // The failed group whose cause is the lowest node. nullptr: none has failed.
-const Group* WorstOf(const GroupTable& groups, const std::vector<ShardRef>& shards);
+const Group* WorstOf(const GroupTable& groups, const ShardList& shards);
 const Group* WorstInput(const GroupTable& groups, const Node& node);
 
 // For a sequence: see FailedBy. `lost_too`: also counts inputs that were there and were lost.

@@ -104,8 +104,10 @@ struct Island {
     DeviceId device;
     uint64_t moves = 0;
     uint64_t judged = 0;  // the round (MemoryRoom::rounds_) in which it got its last grace
+    uint64_t seen = 0;    // the last of stuck_looks in which it waited
   };
   std::map<SessionId, Stuck> stuck;
+  uint64_t stuck_looks = 0;  // how often ticks have begun to look at all that wait there
   // The node for which others were last taken back. It does not wait for room for its commands,
   // which the commands that take them back need, too: the others would begin again before it.
   NodeId room_made_for;

@@ -29,7 +29,8 @@ struct Cluster::Remaking::Remake {
   std::vector<IslandShards> parts;
   std::string kind;  // the memory kind
   std::vector<Shape> shapes;
-  Array out;  // the shards made so far
+  std::vector<ShardRef> shards;  // those made so far
+  Array out;                     // has them once all are made
   // The next shard to be made.
   size_t part = 0;
   size_t at = 0;           // index among the part's positions
@@ -58,7 +59,7 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::BeginRemake(
   remake.name = std::move(name);
   remake.may_alias = may_alias;
   remake.recipe = std::move(recipe);
-  remake.out = Array{target, std::vector<ShardRef>(remake.shapes.size()), absl::OkStatus()};
+  remake.shards.resize(remake.shapes.size());
   remake.others = made.pieces;
   return remake;
 }
@@ -96,6 +97,11 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
   const auto end_node = [&] {
     if (std::exchange(remake.node_open, false)) EndNode(made.nodes.back());
   };
+  const auto shard_made = [&] {
+    if (last_of_part) end_node();
+    if (last) remake.out = Array{target, std::exchange(remake.shards, {}), absl::OkStatus()};
+    return last;
+  };
 
   const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
   const std::vector<SourcePiece> pieces = PiecesOf(remake, position);
@@ -120,9 +126,8 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
     const Group& holder = *s.FindGroup(from.group);
     if (holder.places[from.shard].device == device.device && holder.memory_kind == remake.kind &&
         holder.shape(from.shard) == remake.shapes[position]) {
-      remake.out.shards[position] = from;
-      if (last_of_part) end_node();
-      return last;
+      remake.shards[position] = from;
+      return shard_made();
     }
   }
   if (remake.node_open &&
@@ -139,19 +144,18 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
   Group& group = *made.nodes.back().group;
   const auto shard = static_cast<int32_t>(group.places.size());
   const int64_t bytes = *ByteSize(target.dtype, remake.shapes[position]);
-  remake.out.shards[position] = {group.id, shard};
+  remake.shards[position] = {group.id, shard};
   group.places.push_back(
       {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes});
   group.shapes.push_back(remake.shapes[position]);
   AddReservation(node.reservations, device.device, bytes, 0, node.reservations.size());
   for (const SourcePiece& piece : pieces) {
     const bool made = piece.made && !Planted(Bug::kMadeOfAnother);
-    node.sources.push_back(made ? remake.out.shards[piece.source]
+    node.sources.push_back(made ? remake.shards[piece.source]
                                 : source.shards[piece.source % source.shards.size()]);
     node.pieces.push_back({shard, piece.piece.from, piece.piece.to});
   }
-  if (last_of_part) end_node();
-  return last;
+  return shard_made();
 }
 
 void Cluster::Remaking::EndNode(const Making::Made& made) const {

@@ -60,6 +60,7 @@ struct Session {
   SessionSink* sink = nullptr;  // takes its answers; nullptr: nobody does
   SharedVector<VirtualDevice> devices;
   ArrayTable arrays;
+  uint64_t last_put = 0;  // the array that was put last; it may be gone
   std::map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;

@@ -75,6 +75,11 @@ void Cluster::StoredGroups::BeginStored(Session& session, Group& group,
   group.stored = std::make_unique<Stored>();
   group.stored->bytes = Cost(group, blob_of_shard);
   group.stored->blob_of_shard = std::move(blob_of_shard);
+  if (group.stake != nullptr) {
+    SharedVector<int32_t>& last = group.stake->blob_of_shard;
+    if (last != group.stored->blob_of_shard) last = group.stored->blob_of_shard;
+    group.stored->blob_of_shard = last;
+  }
   session.stored.Add(group.stored->bytes);
 }
 
@@ -151,16 +156,25 @@ bool Cluster::StoredGroups::PlaceShards(std::vector<ShardRef>& shards) {
   bool changed = false;
   GroupId last, instead;
   for (ShardRef& ref : shards) {
-    if (ref.group != last) {
-      last = instead = ref.group;
-      // A group that is still being made is in no table.
-      if (Group* group = s.FindGroup(last); group != nullptr && group->stored != nullptr)
-        instead = PlacedOf(*group);
-    }
+    if (ref.group != last) instead = InsteadOf(last = ref.group);
     changed = changed || instead != last;
     ref.group = instead;
   }
   return changed;
+}
+
+void Cluster::StoredGroups::PlaceShards(ShardList& shards) {
+  GroupId last, instead;
+  shards.Replace([&](GroupId group) {
+    if (group != last) instead = InsteadOf(last = group);
+    return instead;
+  });
+}
+
+GroupId Cluster::StoredGroups::InsteadOf(GroupId id) {
+  // A group that is still being made is in no table.
+  Group* group = s.FindGroup(id);
+  return group != nullptr && group->stored != nullptr ? PlacedOf(*group) : id;
 }
 
 GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
@@ -173,6 +187,7 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   Group& placed = s.groups.Make(group.session, group.island, group.dtype, group.memory_kind);
   placed.shapes = group.shapes;
   placed.places = group.places;
+  placed.own_places = group.own_places;
   placed.deleted = group.deleted;
   placed.num_deleted = group.num_deleted;
   placed.handle_refs = 1;

@@ -35,6 +35,7 @@ class Cluster::StoredGroups {
   // Replaces shards of stored groups by the placed ones, and makes nodes that put them on their
   // devices, unless they are there or on their way. Returns whether there were any.
   bool PlaceShards(std::vector<ShardRef>& shards);
+  void PlaceShards(ShardList& shards);
   // Gives a node that places a stored group that group's bytes.
   void TakeStored(Node& node);
   // Gives up its reference to the placed group.
@@ -47,6 +48,8 @@ class Cluster::StoredGroups {
   bool RoomToStore(const Session& session, size_t more) const;
   BytesRef StoredPart(const Node& node, const Group& out, int32_t shard) const;
   GroupId PlacedOf(Group& stored);
+  // The placed group if it is a stored one, which is put on its devices; else itself.
+  GroupId InsteadOf(GroupId id);
 
   State& s;  // the state that this is a part of
 };

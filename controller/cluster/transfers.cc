@@ -309,9 +309,15 @@ void Cluster::Transfers::WakeFetch(SessionId id) {
 }
 
 void Cluster::Transfers::WakeFetches() {
-  std::vector<SessionId> sessions;
-  for (const auto& [id, nodes] : waiting_) sessions.push_back(id);
-  for (const SessionId id : sessions) WakeFetch(id);
+  uint64_t left = std::min<uint64_t>(waiting_.size(), s.options.turn_units);
+  s.Charge(left / kStepsPerUnit);
+  for (; left > 0 && !waiting_.empty(); --left) {
+    auto next = waiting_.lower_bound(wake_next_);
+    if (next == waiting_.end()) next = waiting_.begin();
+    const SessionId id = next->first;
+    wake_next_ = SessionId(id.value + 1);
+    WakeFetch(id);
+  }
 }
 
 absl::Status Cluster::Transfers::Check() const {

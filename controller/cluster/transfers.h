@@ -43,7 +43,7 @@ class Cluster::Transfers {
   void StartFetch(Node& node);
   // It is over: the next one that waits may begin.
   void FetchEnded(Node& node);
-  // Clients have taken what had come: as much of what waits may begin.
+  // Clients have taken what had come: as much of what waits may begin, of some sessions at a time.
   void WakeFetches();
   // The rule of waiting_.
   absl::Status Check() const;
@@ -63,6 +63,7 @@ class Cluster::Transfers {
   State& s;                                      // the state that this is a part of
   const std::shared_ptr<MemoryBudget> fetched_;  // of all sessions
   std::map<SessionId, std::set<NodeId>> waiting_;
+  SessionId wake_next_;  // those of waiting_ from it on are next
 
  public:
   uint64_t inline_hits = 0;       // fetches whose bytes lay with the controller

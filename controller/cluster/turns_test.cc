@@ -190,6 +190,38 @@ TEST_F(TurnsTest, WhatFailsWithAnUploadFailsInSeveralTurnsAndNeighboursAreServed
   EXPECT_THAT(actions.lines, Contains(StartsWith("s1 watched 9: ABORTED: no bytes")));
 }
 
+// Earlier they went back in one piece, of 48,147 units for 6,000.
+TEST_F(TurnsTest, WhatReadsAReceiveThatFailsIsTakenBackInSeveralTurns) {
+  constexpr uint64_t kReaders = kSanitized ? 2000 : 6000;
+  PutReady(1, 0);
+  ASSERT_TRUE(cluster.executables().Execute(session, step_, {1}, {}, {2}).ok());
+  while (Turn()) {
+  }
+  NodeId launch;
+  for (const auto& [key, seq] : actions.seq) launch = std::max(launch, key.second);
+  Installed(a, 1);
+  const auto copy = [&](uint64_t from, int32_t device, uint64_t to) {
+    ASSERT_TRUE(
+        cluster.arrays()
+            .Copy(session, {from}, {{device}}, std::nullopt, CopySemantics::kAlwaysCopy, {to})
+            .ok());
+    while (Turn()) {
+    }
+  };
+  copy(2, 2, 3);
+  for (uint64_t i = 1; i <= kReaders; ++i) copy(3, 1, 3 + i);
+  cluster.arrays().Watch(session, 9, {3 + kReaders});
+  actions.Take();
+  Bounded([&] {
+    End(a, launch.value, absl::UnknownError("boom"));
+    return true;
+  });
+  ASSERT_TRUE(actions.turn_wanted);
+  ExpectTheNeighbourIsServed();
+  while (Turn()) ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  EXPECT_THAT(actions.lines, Contains(StartsWith("s1 watched 9: UNKNOWN")));
+}
+
 TEST_F(TurnsTest, ASessionThatEndsIsGivenUpInSeveralTurns) {
   PutReady(1, 0);
   for (uint64_t i = 2; i < 6000; ++i)

@@ -39,7 +39,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Uploads::Put(Session& sessio
 
   const bool store = lazy && s.stored_groups.MayStore(session, blob_of_shard, bytes);
   const int num_blobs = 1 + *std::max_element(blob_of_shard.begin(), blob_of_shard.end());
-  Array array{spec, std::vector<ShardRef>(devices.size()), absl::OkStatus()};
+  std::vector<ShardRef> shards(devices.size());
   std::vector<Node*> made;
   for (const IslandShards& part : parts) {
     Group& group = s.groups.Make(session.id, part.island, spec.dtype, kind);
@@ -51,7 +51,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Uploads::Put(Session& sessio
     node.blobs.resize(num_blobs);
     for (const int32_t position : part.positions) {
       const VirtualDevice& device = session.devices[devices[position]];
-      array.shards[position] = {group.id, static_cast<int32_t>(group.places.size())};
+      shards[position] = {group.id, static_cast<int32_t>(group.places.size())};
       group.places.push_back(
           {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
       group.shapes.push_back(shapes[position]);
@@ -60,6 +60,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Uploads::Put(Session& sessio
         AddReservation(node.reservations, device.device, bytes[position], 0,
                        node.reservations.size());
     }
+    Groups::ShareLists(group);
     group.producer = node.id;
     node.outputs = {group.id};
     std::set<int32_t> needed(node.blob_of_shard.begin(), node.blob_of_shard.end());
@@ -71,6 +72,12 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Uploads::Put(Session& sessio
     Nodes::Weigh(session, node, RecordBytesOf(group));
     made.push_back(&node);
   }
+  Array array{spec, shards, absl::OkStatus()};
+  // Arrays that are cut alike share the lists of their sharding.
+  if (const Array* last = session.arrays.find(session.last_put);
+      last != nullptr && last->spec.sharding == spec.sharding)
+    array.spec.sharding = last->spec.sharding;
+  session.last_put = handle;
   s.views.Hold(array);
   session.arrays.emplace(handle, std::move(array));
   const NodeId first = made.front()->id;

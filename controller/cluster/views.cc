@@ -30,11 +30,11 @@ void Cluster::Views::Drop(const Array& array) {
   }
 }
 
-void Cluster::Views::MarkDeleted(const std::vector<ShardRef>& shards) {
+void Cluster::Views::MarkDeleted(const ShardList& shards) {
   s.ChargeShards(shards.size());
-  std::vector<ShardRef> placed;
+  ShardList placed;
   Group* group = nullptr;
-  for (const ShardRef& ref : shards) {
+  for (const ShardRef ref : shards) {
     if (group == nullptr || group->id != ref.group) group = s.FindGroup(ref.group);
     if (group->deleted.empty()) group->deleted.resize(group->places.size());
     if (!group->deleted[ref.shard]) {

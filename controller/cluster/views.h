@@ -25,7 +25,7 @@ class Cluster::Views {
   // Adds the view's references; Drop removes them.
   void Hold(const Array& array);
   void Drop(const Array& array);
-  void MarkDeleted(const std::vector<ShardRef>& shards);
+  void MarkDeleted(const ShardList& shards);
   bool IsDeleted(const Array& array) const;
   // Treats the handle as deleted, but no other view of its shards.
   void GiveAway(Array& array);

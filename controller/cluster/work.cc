@@ -298,8 +298,8 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       s.to_pump.insert(island.id);
       break;
     }
-    bool again = false;
-    const std::vector<Admission::Shortage> fresh = s.admission.NewFirsts(island.id);
+    const std::vector<Admission::Shortage> fresh = s.admission.NewFirsts(island.id, kAtOnce);
+    bool again = s.admission.HasNewFirsts(island.id);
     for (const Admission::Shortage& first : fresh) {
       s.Charge(1);
       if (!first.hopeless) continue;

@@ -106,9 +106,9 @@ struct Loss {
   std::vector<Again> again;  // prepared nodes to be taken back; the youngest is last
 };
 
-// A prepared node that is taken back, to be queued again. The receives that read what it makes wait
-// for it, so they go before it, as do those that read what these make. They are parked, and queued
-// again when all are taken back.
+// A prepared node that is taken back, to be queued again, or to fail. The receives that read what
+// it makes wait for it, so they go before it, as do those that read what these make. They are
+// parked, and queued again when all are taken back.
 struct TakingBack {
   struct Step {
     NodeId node;
@@ -118,6 +118,8 @@ struct TakingBack {
   absl::Status cause;
   std::vector<Step> steps;     // the last one is next; the first is the node itself
   std::vector<NodeId> parked;  // of its readers
+  // It fails with `cause`, which is that of this node.
+  std::optional<NodeId> fails_by = std::nullopt;
 };
 
 struct Ending;       // ending.h: a launch of many arguments or results that has concluded

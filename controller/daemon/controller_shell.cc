@@ -32,6 +32,9 @@ ControllerOptions WithNewKey(ControllerOptions options) {
 // A pause of the controller from which on it is logged.
 constexpr milliseconds kWorthTelling{1000};
 
+// So long after a worker was told that its certificates were revoked, its connections end.
+constexpr milliseconds kEndRevokedAfter{1000};
+
 uint64_t InlineBytes(const Command& command) {
   uint64_t bytes = 0;
   if (const auto* receive = std::get_if<PrepareReceive>(&command)) {
@@ -85,6 +88,15 @@ absl::Status ControllerShell::Listen() {
   hub.links.fanout = static_cast<size_t>(options_.relay_fan_out);
   hub.links.secret = RandomSecret;
   hub.renew = options_.renew;
+  if (options_.tls != nullptr) {
+    hub.revocations = &options_.tls->revocations();
+    options_.tls->revocations().set_changed(
+        [&loop = loop_, this, alive = alive_](const std::string& worker) {
+          loop.Post("revocation", [this, alive, worker] {
+            if (*alive) hub_->TellRevocation(worker);
+          });
+        });
+  }
   hub.off_loop = [this](std::function<void()> work, std::function<void()> then) {
     packing_.Run(
         [&loop = loop_, work = std::move(work), then = std::move(then)]() mutable {
@@ -104,6 +116,14 @@ absl::Status ControllerShell::Listen() {
   link_server_ = *std::move(server);
   Tick();
   return absl::OkStatus();
+}
+
+void ControllerShell::EndWorker(const std::string& worker, const std::string& why) {
+  hub_->EndWorker(worker, why);
+  if (options_.tls == nullptr) return;
+  // Those at the data port, and links that have not ended by themselves once they heard the reason.
+  loop_.PostAfter(kEndRevokedAfter, "end revoked",
+                  [tls = options_.tls] { tls->revocations().EndRevoked(); });
 }
 
 int64_t ControllerShell::UptimeMs() const {

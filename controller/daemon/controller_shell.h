@@ -79,10 +79,8 @@ class ControllerShell final : public ClusterActions,
                                               const std::string& reason) {
     return hub_->RestartExecutor(worker, reason);
   }
-  // As WorkerHub::EndWorker.
-  void EndWorker(const std::string& worker, const std::string& why) {
-    hub_->EndWorker(worker, why);
-  }
+  // Ends all connections of a worker whose certificates were revoked. Its executor is lost.
+  void EndWorker(const std::string& worker, const std::string& why);
   // Tells all workers to stop.
   void StopWorkers(const std::string& reason) { hub_->StopWorkers(reason); }
 

@@ -36,6 +36,9 @@ constexpr int kPingTimeoutMs = 120 * 1000;
 constexpr int kMinPingIntervalMs = 5 * 1000;
 constexpr int kLookaheadBytes = 1 << 20;
 constexpr int kFrameBytes = 1 << 20;  // of HTTP/2: fewer frames take less time
+// Calls of a connection at a time; gRPC's clients wait with further ones. `fairway gateway` has all
+// its clients' calls on one, among them 64 look-ups of each session that may wait.
+constexpr int kMostCalls = 2048;
 
 // With TLS, from the connection to the client's first frame of HTTP/2. gRPC would wait two minutes.
 constexpr int kHandshakeMs = 5 * 1000;
@@ -194,6 +197,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCalls);
   for (const Registration& registration : registrations) registration(&builder);
   auto health = std::make_unique<Health>();
   builder.RegisterCallbackGenericService(health.get());

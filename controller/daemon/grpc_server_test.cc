@@ -168,7 +168,7 @@ class ConnectionsTest : public testing::Test {
 
   std::shared_ptr<Front> front_ = Front::Listen("127.0.0.1", 0, {}).value();
   OneMethod method_{
-      CallAccess(nullptr, nullptr, [this](const std::string& peer) { front_->LetIn(peer); })};
+      CallAccess(nullptr, nullptr, [this](const auto&... call) { return front_->LetIn(call...); })};
   std::unique_ptr<GrpcServer> server_ =
       GrpcServer::Start(front_,
                         {[this](grpc::ServerBuilder* to) { to->RegisterService(&method_); }})

@@ -274,6 +274,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
     it->second->belongs = true;
 
   Reply(peer, Accepted(*id));
+  TellRevocations(peer);
   std::unique_ptr<Island>& island = islands_[spec->island];
   if (island == nullptr) {
     IslandLinksOptions links = options_.links;

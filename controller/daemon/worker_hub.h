@@ -85,6 +85,8 @@ class WorkerHub {
 
   // Ends all connections of the worker. Its executor is lost, as if its host had died.
   void EndWorker(const std::string& worker, const std::string& why);
+  // Something of the worker's revocation has changed: all who take connections of workers hear it.
+  void TellRevocation(const std::string& worker);
 
   // Tells all workers that the cluster ends.
   void StopWorkers(const std::string& reason);
@@ -167,6 +169,8 @@ class WorkerHub {
   void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
   void OnPulse(Peer& peer, const v1::Pulse& pulse);
   void OnRenewCertificate(Peer& peer, const v1::RenewCertificate& message);
+  // All revocations, to a peer that has just registered, or is back.
+  void TellRevocations(Peer& peer);
   void OnRegisterRelay(Peer& peer, const v1::RegisterRelay& message);
   void OnRelayMessage(Peer& peer, const v1::ToController& message);
   void RelayEnded(const Peer& peer);

@@ -11,6 +11,12 @@
 #include "wire/link_codec.h"
 
 namespace fairway {
+namespace {
+
+// A message of revocations ends with the worker with which it has so many.
+constexpr size_t kRevocationBytes = size_t{32} << 10;
+
+}  // namespace
 
 // Whose certificate it is, the connection has just proved; the request says nothing of that.
 void WorkerHub::OnRenewCertificate(Peer& peer, const v1::RenewCertificate& message) {
@@ -59,6 +65,38 @@ void WorkerHub::EndWorker(const std::string& worker, const std::string& why) {
     if (role == Role::kRelay) RelayEnded(*peer);
   }
   if (!peers.empty()) spdlog::warn("worker {} is disconnected: {}", worker, why);
+}
+
+void WorkerHub::TellRevocations(Peer& peer) {
+  if (options_.revocations == nullptr) return;
+  v1::FromController message;
+  v1::RevokedWorkers& workers = *message.mutable_revoked_workers();
+  size_t bytes = 0;
+  const auto send = [&] {
+    if (workers.workers_size() > 0) Reply(peer, message);
+    workers.clear_workers();
+    bytes = 0;
+  };
+  for (const Revocation& one : options_.revocations->All()) {
+    v1::RevokedWorkers::Worker* const to = workers.add_workers();
+    ToProto(one, to);
+    bytes += to->ByteSizeLong();
+    if (bytes >= kRevocationBytes ||
+        static_cast<size_t>(workers.workers_size()) == kMaxRevokedWorkers)
+      send();
+  }
+  send();
+}
+
+void WorkerHub::TellRevocation(const std::string& worker) {
+  if (options_.revocations == nullptr) return;
+  const auto revocation = options_.revocations->Find(worker);
+  if (!revocation.has_value()) return;
+  v1::FromController message;
+  ToProto(*revocation, message.mutable_revoked_workers()->add_workers());
+  for (const auto& [number, peer] : peers_) {
+    if (peer->role == Role::kExecutor || peer->role == Role::kRelay) Reply(*peer, message);
+  }
 }
 
 }  // namespace fairway

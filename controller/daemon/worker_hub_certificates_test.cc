@@ -46,6 +46,7 @@ class WorkerHubCertificatesTest : public WorkerHubTest {
                             std::function<void(absl::StatusOr<IssuedCertificate>)> done) {
       asked_.push_back({worker, shown, std::move(request), std::move(done)});
     };
+    options_.revocations = &revocations_;
     hub_ = std::make_unique<WorkerHub>(loop_, options_, this, [this] { return now_; });
   }
   std::unique_ptr<FarEnd> ConnectProved(const std::string& worker, CertificateHash hash = {}) {
@@ -64,7 +65,20 @@ class WorkerHubCertificatesTest : public WorkerHubTest {
     Settle();
   }
 
+  // What this end has heard of revocations since it was asked last.
+  static std::vector<Revocation> HeardBy(FarEnd& far) {
+    std::vector<Revocation> out;
+    for (const v1::FromController& message : std::exchange(far.received, {})) {
+      if (!message.has_revoked_workers()) continue;
+      const auto heard = RevocationsFromProto(message.revoked_workers());
+      EXPECT_TRUE(heard.ok()) << heard.status();
+      if (heard.ok()) out.insert(out.end(), heard->begin(), heard->end());
+    }
+    return out;
+  }
+
   std::vector<Asked> asked_;
+  Revocations revocations_;
 };
 
 TEST_F(WorkerHubCertificatesTest, ARenewalIsForWhomTheConnectionHasProved) {
@@ -111,6 +125,43 @@ TEST_F(WorkerHubCertificatesTest, AnAnswerThatComesTooLateIsForNobody) {
   asked_.at(0).done(IssuedCertificate{});
   hub_ = nullptr;
   asked_.at(0).done(IssuedCertificate{});
+}
+
+TEST_F(WorkerHubCertificatesTest, ExecutorsHearOfRevocationsWhenTheyRegisterAndWhenOneChanges) {
+  const std::chrono::sys_seconds when(std::chrono::seconds(7));
+  for (int i = 0; i < 3000; ++i) revocations_.Revoke(fmt::format("old{:04}", i), when);
+  const auto executor = ConnectExecutor("w0", 11);
+  const auto supervisor = ConnectSupervisor("w0");
+  EXPECT_EQ(HeardBy(*executor), revocations_.All());
+  EXPECT_THAT(HeardBy(*supervisor), SizeIs(0));  // nobody connects to it
+  revocations_.Revoke("w1", when);
+  revocations_.Permit("w1", {3}, std::chrono::sys_days(std::chrono::year(2100) / 1 / 1));
+  hub_->TellRevocation("w1");
+  hub_->TellRevocation("w0");  // was never revoked
+  Settle();
+  EXPECT_THAT(HeardBy(*executor), testing::ElementsAre(*revocations_.Find("w1")));
+  EXPECT_THAT(HeardBy(*supervisor), SizeIs(0));
+}
+
+TEST_F(WorkerHubCertificatesTest, AnExecutorThatIsBackHearsOfThemAgain) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto before = ConnectExecutor("w0", 11);
+  revocations_.Revoke("w1", {});
+  before->link.reset();
+  Settle();
+  const auto executor = Connect();
+  executor->follower = before->follower;
+  v1::ToController message;
+  v1::ResumeExecutor* const words = message.mutable_resume_executor();
+  words->set_protocol(kLinkProtocol);
+  words->set_controller_incarnation(options_.controller.value);
+  words->set_executor(1);
+  words->set_incarnation(11);
+  words->set_version(before->follower->version());
+  words->set_applied(before->follower->applied());
+  executor->Send(message);
+  Settle();
+  EXPECT_THAT(HeardBy(*executor), testing::ElementsAre(Revocation{.worker = "w1", .when = {}}));
 }
 
 TEST_F(WorkerHubCertificatesTest, TheEndOfAWorkerEndsAllItsConnectionsAndNobodyElses) {

@@ -360,6 +360,7 @@ void WorkerHub::OnResumeExecutor(Peer& peer, const v1::ResumeExecutor& message) 
   ++executor.links_resumed;
   reply.mutable_resumed()->set_taken(executor.kept.taken());
   Reply(peer, reply);
+  TellRevocations(peer);
   for (Frame& frame : *again) {
     executor.kept.Stamp(frame);
     peer.link->Send(std::move(frame));

@@ -16,6 +16,7 @@
 #include "graph/callback.h"
 #include "graph/plan.h"
 #include "identity/certificates.h"
+#include "identity/revocations.h"
 #include "transport/strangers.h"
 #include "wire/limits.h"
 
@@ -62,6 +63,8 @@ struct WorkerHubOptions {
   std::function<void(const std::string& worker, const CertificateHash& shown, std::string request,
                      std::function<void(absl::StatusOr<IssuedCertificate>)> done)>
       renew;
+  // What executors and relays hear of revoked workers; nullptr: they hear nothing.
+  const Revocations* revocations = nullptr;
 };
 
 }  // namespace fairway

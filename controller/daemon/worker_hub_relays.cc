@@ -46,6 +46,7 @@ void WorkerHub::OnRegisterRelay(Peer& peer, const v1::RegisterRelay& message) {
   registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
   registered->set_deadline_ms(options_.deadline.count());
   Reply(peer, reply);
+  TellRevocations(peer);
   spdlog::info("the relay of worker {} is connected: {}, host {}, pid {}", message.worker(),
                message.endpoint(), message.host(), message.pid());
   OfferRelay(message.worker());

@@ -94,6 +94,7 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
  private:
   void TakeChunk() {
     buffer_->Append(chunk_.data());
+    held_->Took(chunk_.ByteSizeLong());
     if (!buffer_->overrun()) return StartRead(&chunk_);
     const auto failed = buffer_->Finish();
     deliver_(failed);
@@ -208,7 +209,8 @@ class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
                               held->Done();
                               streams->Remove(id);
                             },
-                            "IfrtRequest", garbage_, options_.messages});
+                            "IfrtRequest", garbage_, options_.messages,
+                            [held](size_t bytes) { held->Took(bytes); }});
     const bool open = streams_->Add(id, OwnerOf(verdict, *context), stream, options_.spool.Share());
     absl::Status refusal;
     if (!open) refusal = ShuttingDown();

@@ -29,7 +29,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::StatusOr<IfrtStream::Decoded> IfrtStream::Decode(std::unique_ptr<Request> message) {
   const size_t bytes = message->ByteSizeLong();
-  return Decoded{std::move(message), bytes};
+  return Decoded{std::move(message), bytes, bytes};
 }
 
 IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> items) {

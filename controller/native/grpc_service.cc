@@ -45,7 +45,8 @@ class NativeGrpcService::Impl final
                                 held->Done();
                                 streams->Remove(id);
                               },
-                              "fairway.v1.ClientMessage", garbage_, options_.messages},
+                              "fairway.v1.ClientMessage", garbage_, options_.messages,
+                              [held](size_t bytes) { held->Took(bytes); }},
         verdict.caller.tenant);
     if (streams_->Add(id, context->peer(), stream)) {
       stream->Start();

@@ -75,7 +75,8 @@ absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
   grpc::ProtoBufferReader reader(message.get());
   if (!reader.status().ok() || !out.item.message->ParseFromZeroCopyStream(&reader))
     return InvalidArgument("what came is no fairway.v1.ClientMessage");
-  out.item.bytes = out.bytes = MemoryOf(*out.item.message, message->Length());
+  out.sent = message->Length();
+  out.item.bytes = out.bytes = MemoryOf(*out.item.message, out.sent);
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
   // The message remembers this size: the loop has no time to walk through long requests.
   (void)out.item.message->ByteSizeLong();

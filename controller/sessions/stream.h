@@ -45,6 +45,8 @@ class SessionStream : public OpenStream,
     // For the messages of all streams: those that came until they are destroyed, and those that the
     // client has not taken. nullptr: they are bounded for each stream only.
     std::shared_ptr<MemoryBudget> messages = nullptr;
+    // Hears of each message that came, by its bytes on the wire; may be empty.
+    std::function<void(size_t)> took = {};
   };
 
   explicit SessionStream(Context context)
@@ -63,7 +65,8 @@ class SessionStream : public OpenStream,
  protected:
   struct Decoded {
     Item item;
-    size_t bytes = 0;
+    size_t bytes = 0;  // in memory
+    size_t sent = 0;   // on the wire
   };
   // What something takes while it waits to be written: in all, and without what is counted
   // elsewhere already, such as the bytes of a fetched array.

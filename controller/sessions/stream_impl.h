@@ -64,6 +64,7 @@ void SessionStream<In, Item, Out>::ReadDone(bool ok) {
   }
   inbox_bytes_ += decoded->bytes;
   share_->Take(static_cast<int64_t>(decoded->bytes));
+  if (context_.took) context_.took(decoded->sent);
   inbox_.push_back(std::move(decoded->item));
   PostDrain();
   MaybeRead();

@@ -35,7 +35,7 @@ class Numbers final : public SessionStream<size_t, size_t, size_t> {
   Outgoing Next() override { return {}; }
   void DropUnsent() override {}
   absl::StatusOr<Decoded> Decode(std::unique_ptr<size_t> message) override {
-    return Decoded{*message, *message};
+    return Decoded{*message, *message, *message + 1};
   }
   absl::Status OpenSession() override { return absl::OkStatus(); }
   Going HandleAll(std::vector<size_t> items) override {
@@ -89,6 +89,19 @@ TEST(SessionStreamTest, NobodyWaitsForAMessageThatTakesLittleToDestroy) {
   EXPECT_EQ(garbage->pending(), 1u);
   EXPECT_EQ(messages->used(), 0);
   goes_on.set_value();
+  stream->Leave();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
+}
+
+TEST(SessionStreamTest, ItSaysHowManyBytesOfMessagesItHasTaken) {
+  EventLoop loop;
+  size_t took = 0;
+  const auto stream = std::make_shared<Numbers>(Numbers::Context{
+      &loop, nullptr, 1, [] {}, "number", nullptr, nullptr, [&](size_t bytes) { took += bytes; }});
+  stream->Start();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream->reads == 1; }));
+  stream->Say(7);
+  EXPECT_EQ(took, 8u);  // on the wire it has one more
   stream->Leave();
   ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
 }

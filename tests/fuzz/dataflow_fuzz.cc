@@ -30,6 +30,7 @@ void RunIt(const ProgramPlan::RunSequence& run) {
   };
   for (int64_t steps = 0; const Instruction* next = state.Next(); ++steps) {
     const Instruction in = *next;
+    if (in.op == Instruction::Op::kRepeat) continue;  // it was entered
     for (const int32_t reg : in.inputs) FUZZ_CHECK(state.At(reg) != nullptr);
     if (in.op == Instruction::Op::kBranch) {
       state.Choose(steps % 3);

@@ -68,6 +68,12 @@ void OnFromController(std::string_view bytes) {
     RoundTrip(
         *message.mutable_callback_answer(), CallbackAnswerFromProto,
         [](const CallbackAnswer& answer, v1::LinkCallbackAnswer* out) { ToProto(answer, out); });
+  if (message.has_revoked_workers()) {
+    RoundTrip(*message.mutable_revoked_workers(), RevocationsFromProto,
+              [](const std::vector<Revocation>& all, v1::RevokedWorkers* out) {
+                for (const Revocation& one : all) ToProto(one, out->add_workers());
+              });
+  }
 }
 
 void OnCommand(std::string_view bytes) {

@@ -44,7 +44,13 @@ class LargeRequests:
 
     def send(self, until=lambda: False, most=1 << 40):
         """Sends what the server takes, until it has ended all calls, `until` is true, it takes nothing for 3 s, or
-        `most` bytes have gone."""
+        `most` bytes have gone. Ends all calls if the server ends the connection."""
+        try:
+            self._send(until, most)
+        except OSError:
+            self.ended = set(self.sizes)
+
+    def _send(self, until, most):
         while not until() and len(self.ended) < len(self.sizes) and sum(self.taken.values()) < most:
             moved = False
             for number, size in self.sizes.items():

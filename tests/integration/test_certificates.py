@@ -5,11 +5,13 @@ import datetime
 import json
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 
 import pytest
 
-from cluster import wait_for
+from cluster import BIN, wait_for
 from test_settings import Daemon, run
 from test_tokens import PROGRAM, Cluster, join
 
@@ -27,11 +29,11 @@ class Workers(Cluster):
         assert done.returncode == 0, done.stderr
         return self.folder / name
 
-    def work(self, name, files):
+    def work(self, name, files, *flags):
         self.daemons.append(Daemon(
             self.folder / f"{name}.log", "fairway-worker", f"--name={name}", f"--island={name}", "--runtime=host",
             "--devices=2", f"--controller=127.0.0.1:{self.link}", f"--tls-ca={files}/ca.pem",
-            f"--tls-certificate={files}/worker.pem", f"--tls-key={files}/worker.key"))
+            f"--tls-certificate={files}/worker.pem", f"--tls-key={files}/worker.key", *flags))
         return self.daemons[-1]
 
 
@@ -171,6 +173,104 @@ def test_revoking_ends_a_workers_connections_and_keeps_it_out(plain):
     said = [(line["verb"], line["object"], line["code"]) for line in cluster.audit("admin")
             if line["verb"] == "revoke certificates"]
     assert said == [("revoke certificates", "worker w0", "OK"), ("revoke certificates", "worker w1", "OK")]
+
+
+class Dials:
+    """Connects with a worker's certificate."""
+
+    def __init__(self, files):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.context.check_hostname = False
+        self.context.load_verify_locations(files / "ca.pem")
+        self.context.load_cert_chain(files / "worker.pem", files / "worker.key")
+
+    def dial(self, port):
+        return self.context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=60))
+
+    def stands(self, port):
+        """Whether the port keeps such a connection: in TLS 1.3 who dials has shaken hands before it is looked at."""
+        try:
+            with self.dial(port) as dialed:
+                return not ended(dialed, 0.5)
+        except OSError:
+            return False
+
+
+def data_ports(worker):
+    return [int(line["msg"].rpartition(":")[2]) for line in worker.lines() if "data port 127.0.0.1:" in line["msg"]]
+
+
+def ended(dialed, seconds):
+    """Whether the other end has closed it, or does within that time."""
+    dialed.settimeout(seconds)
+    try:
+        return dialed.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_other_workers_refuse_one_that_was_revoked_and_end_its_connections(plain):
+    cluster = plain
+    files = {name: cluster.join(name) for name in ("w0", "w1")}
+    workers = {name: cluster.work(name, path, "--relay-bind=127.0.0.1:0") for name, path in files.items()}
+    cluster.controller.wait("islands up: 2")
+    stolen = Dials(files["w0"])
+    relay = int(workers["w1"].wait("the relay of worker w1 listens at").rpartition(":")[2])
+    data, = data_ports(workers["w1"])
+    assert stolen.stands(data)
+    standing = [stolen.dial(port) for port in (data, relay)]
+    at_controller = stolen.dial(cluster.data)
+    assert not ended(standing[0], 0.5)
+    assert cluster.do("certificate", "revoke", "w0").returncode == 0
+    for dialed in (*standing, at_controller):
+        assert ended(dialed, 5)
+    workers["w1"].wait("with workers whose certificates were revoked are ended", "executor")
+    for port in (data, relay):
+        assert not stolen.stands(port)
+    workers["w1"].wait("the certificate of worker w0 was revoked on", "executor")
+    workers["w1"].wait("the certificate of worker w0 was revoked on", "relay")
+    # An executor that registers later knows it, too.
+    assert cluster.do("restart", "w1").returncode == 0
+    wait_for(lambda: len(data_ports(workers["w1"])) == 2, "the next executor")
+    again = data_ports(workers["w1"])[1]
+    assert not stolen.stands(again)
+    # What the controller has issued since counts everywhere.
+    wait_for(lambda: workers["w0"].process.poll() == 4, "the end of the worker that was revoked")
+    shutil.rmtree(files["w0"])
+    back = Dials(cluster.join("w0"))
+    wait_for(lambda: back.stands(again), "its next certificate to count")
+    assert executor_up(cluster, "w1")
+
+
+def test_a_killed_controller_loses_no_revocation_of_certificates(plain):
+    """Those that were answered before kill -9, at whatever moment, hold in the next process."""
+    cluster = plain
+    for turn in range(3):
+        names = [f"w{turn}{number}" for number in range(3)]
+        # One of which the controller knows, and two that it has not made.
+        cluster.join(names[0])
+        for name in names[1:]:
+            issued = run("fairway", "issue", name, "--from", str(cluster.directory), "--to", str(cluster.folder / name))
+            assert issued.returncode == 0, issued.stderr
+        revoker = subprocess.Popen(
+            ["/bin/sh", "-c", 'for name in "$@"; do ' + " ".join(
+                [str(BIN / "fairway"), "certificate", "revoke", '"$name"',
+                 *cluster.flags(cluster.directory / "admin.token")]) + " || exit 1; done", "sh", *names],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        answered = [revoker.stdout.readline()]
+        cluster.controller.process.send_signal(signal.SIGKILL)
+        cluster.controller.process.wait()
+        answered += revoker.communicate(timeout=60)[0].splitlines()
+        revoked = {line.removeprefix("no certificate of worker ").split()[0] for line in answered if line.strip()}
+        assert revoked and revoked <= set(names)
+        cluster.start()
+        for name in revoked:
+            back = cluster.work(name, cluster.folder / name)
+            cluster.controller.wait(f"the certificate of worker {name} was revoked on")
+            assert not executor_up(cluster, name)
+            back.stop()
 
 
 @pytest.mark.parametrize("words, fault", [

@@ -38,7 +38,8 @@ class Cluster:
                                  f"{self.directory}/fairway.toml", "--port=0", "--http-port=0", "--link-port=0",
                                  "--data-port=0")
         said = self.controller.wait("listening on")
-        self.port, self.link = (int(said.partition(f"{word} ")[2].partition(",")[0]) for word in ("clients", "workers"))
+        self.port, self.link, self.data = (
+            int(said.partition(f"{word} ")[2].partition(",")[0]) for word in ("clients", "workers", "data"))
         self.daemons.append(self.controller)
 
     def island(self):

@@ -45,6 +45,7 @@ struct Job {
 // One process of the pool.
 struct Process {
   Child child;
+  Clock::time_point ready_by;
   bool ready = false;      // it has said that it is ready
   bool retired = false;    // it gets no more programs
   int programs = 0;        // programs that it has answered
@@ -56,6 +57,8 @@ struct Process {
   size_t sent = 0;
   FrameBuffer in;
 
+  // Whether it should have said by now that it is ready.
+  bool Hangs(Clock::time_point now) const { return !ready && !retired && ready_by <= now; }
   bool idle() const { return ready && !retired && !job.has_value(); }
   bool Serves(const std::string& whose) const {
     return idle() && (!tenant.has_value() || *tenant == whose);
@@ -161,6 +164,13 @@ class CompilePool::Loop {
       it = queue_.erase(it);
     }
     for (Process& process : processes_) {
+      if (process.Hangs(now)) {
+        spdlog::warn(
+            "compile process {} has not said within {} ms that it is ready; it is killed, and "
+            "another one starts",
+            process.child.pid(), options_.ready_within.count());
+        process.retired = true;
+      }
       if (!process.job.has_value() || !process.job->Late(now)) continue;
       const absl::Status late = CompileTooLate(process.job->limit, true, process.job->title);
       spdlog::warn("compile process {} killed: {}", process.child.pid(), Text(late));
@@ -261,6 +271,7 @@ class CompilePool::Loop {
   void Add(Child child) {
     Process& process = processes_.emplace_back();
     process.child = std::move(child);
+    process.ready_by = Clock::now() + options_.ready_within;
     if (options_.told) {
       v1::CompileRequest first;
       first.set_id(kReadyId);
@@ -279,15 +290,15 @@ class CompilePool::Loop {
   void Wait() {
     std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
     std::optional<Clock::time_point> next;
-    const auto consider = [&](const Job& job) {
-      if (job.deadline.has_value() && (!next.has_value() || *job.deadline < *next))
-        next = job.deadline;
+    const auto consider = [&](const std::optional<Clock::time_point>& deadline) {
+      if (deadline.has_value() && (!next.has_value() || *deadline < *next)) next = deadline;
     };
-    for (const Job& job : queue_) consider(job);
+    for (const Job& job : queue_) consider(job.deadline);
     for (const Process& process : processes_) {
       const bool writes = process.sent < process.out.size();
       fds.push_back({process.child.fd(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
-      if (process.job.has_value()) consider(*process.job);
+      if (process.job.has_value()) consider(process.job->deadline);
+      if (!process.ready) consider(process.ready_by);
     }
     int timeout = ending_.empty() ? -1 : static_cast<int>(kReapAgain.count());
     if (next.has_value()) {

@@ -41,6 +41,8 @@ class CompilePool {
     int warm = 2;
     // programs that one process compiles, at most; after a failed program it gets no other
     int programs = 16;
+    // A process that has not said by then that it is ready is killed, and another one starts.
+    std::chrono::milliseconds ready_within = std::chrono::minutes(2);
     CompileLimits limits;  // the limits that the processes were told; for texts of failures
   };
 

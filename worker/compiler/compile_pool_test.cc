@@ -510,6 +510,32 @@ TEST(CompilePoolTest, WhileNoOtherProcessComesUpProgramsWaitForThoseThereAre) {
   rmdir(base.c_str());
 }
 
+TEST(CompilePoolTest, AProcessThatNeverSaysThatItIsReadyIsReplaced) {
+  const std::string base = testing::TempDir() + "first_hangs_" + std::to_string(getpid());
+  CompilePool::Options options = PoolOf("first-hangs");
+  options.argv.push_back(base);
+  options.parallel = 1;
+  options.warm = 1;
+  options.ready_within = milliseconds(3000);
+  auto pool = Start(std::move(options));
+  const int first = pool->pids().at(0);
+  Answer answer = Compile(*pool, "waits", {}, std::chrono::minutes(1));
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(pool->pids(), testing::Not(testing::Contains(first)));
+  EXPECT_TRUE(test::Eventually([&] { return kill(first, 0) != 0; }));
+  rmdir(base.c_str());
+}
+
+TEST(CompilePoolTest, WhileNoneSaysThatItIsReadyProgramsEndAtTheirLimits) {
+  CompilePool::Options options = PoolOf("all-hang");
+  options.warm = 1;
+  options.ready_within = milliseconds(50);
+  auto pool = Start(std::move(options));
+  EXPECT_EQ(Compile(*pool, "x", {}, milliseconds(500)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(test::Eventually([&] { return pool->starts() > 2; }));
+}
+
 // The process that there is compiles for another tenant.
 TEST(CompilePoolTest, NoTenantWaitsForAProcessThatCannotServeIt) {
   const std::string base = testing::TempDir() + "only_first_of_two_" + std::to_string(getpid());

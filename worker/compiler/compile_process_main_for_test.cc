@@ -247,6 +247,13 @@ int main(int argc, char** argv) {
   if (role == "supervise") return Supervise(argv[0]);
   if (role == "unruly") return Unruly(1, /*sealed=*/true, argc > 2 ? argv[2] : nullptr);
   if (role == "unruly-long") return Unruly(3, /*sealed=*/true);
+  if (role == "first-hangs") {  // the others are ready
+    while (mkdir(argv[2], 0700) == 0) pause();
+    return Unruly(3, /*sealed=*/true);
+  }
+  if (role == "all-hang") {
+    while (true) pause();
+  }
   if (role == "only-first")
     return mkdir(argv[2], 0700) == 0 ? Unruly(3, /*sealed=*/true, argv[3]) : 1;
   if (role == "unsealed") return Unruly(1, /*sealed=*/false);

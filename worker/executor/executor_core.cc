@@ -151,19 +151,6 @@ bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
   return true;
 }
 
-void ExecutorCore::StartFollowers(const PrepareLaunch& started) {
-  for (const GroupPart& part : started.outputs) {
-    for (const LocalShard& shard : part.shards) {
-      for (const auto& [number, waiter] : waiters_.Of({part.group, shard.shard})) {
-        const auto node = nodes_.find(waiter.node);
-        if (waiter.pull == 0 && node != nodes_.end() && node->second.launch.has_value() &&
-            Follows(node->second))
-          singles_.push_back(waiter.node);
-      }
-    }
-  }
-}
-
 bool ExecutorCore::OnItsWay(ShardRef ref) const {
   const auto shard = shards_.find(ref);
   if (shard == shards_.end()) return false;
@@ -177,6 +164,11 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
     return s.kind == ShardSource::Kind::kInline ||
            (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
   });
+}
+
+void ExecutorCore::ChargeInputs(const Node& node) {
+  const std::vector<ShardRefs>& inputs = std::get<PrepareLaunch>(node.command).inputs;
+  if (!inputs.empty()) work_.ChargeShards(inputs.size() * inputs[0].size());
 }
 
 void ExecutorCore::LaunchInputEnded(NodeId id) {
@@ -225,13 +217,13 @@ void ExecutorCore::Start(NodeId id, Node& node) {
   }
   node.started = true;
   work_.Charge(kStartUnits);
-  if (!prepared.inputs.empty())
-    work_.ChargeShards(prepared.inputs.size() * prepared.inputs[0].size());
+  ChargeInputs(node);
+  work_.ChargeShards(prepared.outputs.size() * prepared.devices.size());
   node.follows = node.launch->gang && follows_.contains(prepared.executable);
   if (node.launch->gang && !node.follows) lines_.Begin(PlaceOf(node));
   actions_->StartLaunch(prepared, *node.launch);
   if (Planted(Bug::kReportEarly) && id.value % 3 == 0) ReportEnd(prepared.seq, absl::OkStatus());
-  if (!node.launch->gang) StartFollowers(prepared);
+  if (!node.launch->gang) followed_.push_back({id});
 }
 
 GangPlace ExecutorCore::PlaceOf(const Node& gang) {
@@ -258,6 +250,7 @@ void ExecutorCore::StartGang(NodeId id) {
   Node& node = it->second;
   if (!lines_.HasTurn(id, PlaceOf(node))) return;
   if (SequenceOf(node) == nullptr) {
+    if (node.missing > 0) ChargeInputs(node);
     if (!Follows(node)) return;
     if (!HasRoom(PlaceOf(node), std::get<PrepareLaunch>(node.command).executable)) return;
     LeaveLines(id, node);
@@ -266,7 +259,8 @@ void ExecutorCore::StartGang(NodeId id) {
 }
 
 void ExecutorCore::MayStart(NodeId gang) {
-  if (gangs_.empty() || gangs_.back() != gang) gangs_.push_back(gang);
+  const auto it = nodes_.find(gang);
+  if (it != nodes_.end() && !std::exchange(it->second.in_gangs, true)) gangs_.push_back(gang);
 }
 
 void ExecutorCore::LeaveLines(NodeId id, const Node& node) {
@@ -299,6 +293,7 @@ void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
 
 void ExecutorCore::LaunchEnded(NodeId id, Node& node, Node::End end) {
   if (const auto* prepared = std::get_if<PrepareLaunch>(&node.command)) {
+    ChargeInputs(node);
     if (absl::Status failed = FailedInput(*prepared); !failed.ok()) end.status = std::move(failed);
   }
   for (Report::Inlined& shard : end.inlined) {
@@ -432,6 +427,7 @@ void ExecutorCore::On(CancelNode command) {
       stale_receives_[command.node] += node.at_work;
     if (node.at_work > 0) actions_->TakeBackPulls(receive);
     forget(receive.out);
+    work_.ChargeShards(node.waits.size());
     for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
     ReportEnd(receive.seq, absl::OkStatus());
   }
@@ -529,6 +525,7 @@ void ExecutorCore::Reset() {
   ended_.clear();
   freed_.clear();
   settled_.clear();
+  followed_.clear();
   receives_.clear();
   asked_.clear();
   inbox_.clear();

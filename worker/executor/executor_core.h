@@ -127,6 +127,8 @@ class ExecutorCore {
       std::vector<Report::Inlined> inlined;
     };
     std::optional<End> end;
+    NodeId looked_for;                         // the last launch that Follow looked for
+    bool in_gangs = false;                     // ExecutorCore::gangs_ has it
     std::unique_ptr<SequenceRun> run;          // of a started sequence
     NodeId parent;                             // of a step: the sequence
     std::vector<SequenceRun::ValueRef> holds;  // of a step: the values that it reads and makes
@@ -177,9 +179,11 @@ class ExecutorCore {
   void LeaveLines(NodeId id, const Node& node);
   // Looks at gangs that are first in a line, when something has changed for them.
   void Wake(const std::vector<NodeId>& firsts);
-  // Queues the launches that wait for outputs of `started` and follow it.
-  void StartFollowers(const PrepareLaunch& started);
+  // Queues some of the launches that wait for outputs of `at` and follow it. True: that were all.
+  bool GoOnFollowing(Followed& at);
+  void Follow(NodeId waiter, NodeId started);
   void LaunchInputEnded(NodeId id);
+  void ChargeInputs(const Node& node);
   void LaunchEnded(NodeId id, Node& node, Node::End end);
   // Returns the error of the first failed input, in argument order; OK: no input has failed.
   absl::Status FailedInput(const PrepareLaunch& node) const;
@@ -253,6 +257,7 @@ class ExecutorCore {
   // another, because a chain of local copies may have any length.
   std::deque<GroupId> freed_;
   std::deque<SettledShard> settled_;
+  std::deque<Followed> followed_;                   // launches that others may follow
   std::deque<std::pair<NodeId, size_t>> receives_;  // to be started, from that position on
   std::deque<AskedShard> asked_;                    // early pulls whose transfer is known by now
   std::deque<NodeId> ended_;                        // launches whose `end` may be handled now

@@ -13,6 +13,7 @@
 #include "wire/link_codec.h"
 #include "worker/compiler/compile_wire.h"
 #include "worker/process/exit_codes.h"
+#include "worker/process/take_revocations.h"
 
 namespace fairway {
 namespace {
@@ -168,6 +169,11 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
       return OnParent(message.log_parent());
     case v1::FromController::kCallbackAnswer:
       return OnCallbackAnswer(message.callback_answer());
+    case v1::FromController::kRevokedWorkers:
+      if (const auto taken = TakeRevocations(message.revoked_workers(), config_.tls.get());
+          !taken.ok())
+        return link_.End(Text(taken));
+      return;
     case v1::FromController::kFence:
       if (message.fence().asked()) return Exit(kExitAsked, message.fence().reason());
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());

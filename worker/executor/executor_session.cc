@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <utility>
 
+#include <absl/container/inlined_vector.h>
 #include <spdlog/spdlog.h>
 
 #include "worker/compiler/checksum.h"
@@ -130,12 +132,18 @@ namespace {
 std::vector<LaunchJob::Output> OutputsOf(const PrepareLaunch& node,
                                          const std::vector<ShardRef>& shards) {
   std::vector<LaunchJob::Output> out(shards.size());
+  if (shards.empty()) return out;
+  // By shard: a launch may make 65,536 small outputs, and all may be asked for.
+  absl::InlinedVector<std::pair<ShardRef, size_t>, 4> asked;
+  for (size_t i = 0; i < shards.size(); ++i) asked.emplace_back(shards[i], i);
+  std::sort(asked.begin(), asked.end());
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const GroupPart& part = node.outputs[o];
     for (size_t d = 0; d < part.shards.size(); ++d) {
-      const auto at =
-          std::find(shards.begin(), shards.end(), ShardRef{part.group, part.shards[d].shard});
-      if (at != shards.end()) out[at - shards.begin()] = {d, o};
+      const ShardRef ref{part.group, part.shards[d].shard};
+      const auto* const at =
+          std::lower_bound(asked.begin(), asked.end(), std::pair(ref, size_t{0}));
+      if (at != asked.end() && at->first == ref) out[at->second] = {d, o};
     }
   }
   return out;

@@ -177,6 +177,101 @@ TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
   EXPECT_LE(core.work().most(), kMost + 200);
 }
 
+// A launch waits for bytes, and others wait for what it makes: they may follow it once it starts.
+class FollowersTest : public ExecutorTurnsTest {
+ protected:
+  // Node 1 makes these groups of a small upload, which node 3 receives.
+  void LaunchAhead(std::vector<uint64_t> groups) {
+    ShardSource upload;
+    upload.kind = ShardSource::Kind::kInline;
+    Receive(3, 1, kUpload, {upload});
+    Prepare(1, 2, {kUpload}, std::move(groups));
+    Launch(1, 1, true);
+  }
+  void BytesCome() { core.ReceiveDone(NodeId(3), 0, absl::OkStatus()); }
+  static constexpr uint64_t kUpload = 10 * kMany;
+};
+
+// Earlier it was looked at once for each of these inputs, at all of them each time.
+TEST_F(FollowersTest, ALaunchThatFollowsByManyInputsIsLookedAtOnce) {
+  constexpr uint64_t kValues = 4000;
+  std::vector<uint64_t> groups;
+  for (uint64_t g = 1; g <= kValues; ++g) groups.push_back(g);
+  LaunchAhead(groups);
+  Prepare(2, 3, groups, {kValues + 1});
+  Launch(2, 2, true);
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]"));
+  const uint64_t before = core.work().units();
+  BytesCome();
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1", "launch n2 id 2"));
+  EXPECT_GE(core.work().units() - before, kValues);
+  EXPECT_LE(core.work().units() - before, 2 * kValues);
+  EXPECT_LE(core.work().most(), kMost + kValues / 4);
+}
+
+TEST_F(FollowersTest, ManyCopiesOfWhatALaunchMakesAreLookedAtInTurnsWhenItStarts) {
+  LaunchAhead({1});
+  for (uint64_t n = 4; n < kMany + 4; ++n) Receive(n, n, n, {Local(1)});
+  RunTurns();
+  actions.Take();
+  BytesCome();
+  EXPECT_GE(RunTurns(), kMany / 4 / ExecutorCore::kTurnUnits);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1"));
+  EXPECT_LE(core.work().most(), kMost);
+}
+
+// Sequence 9 as node 1, whose argument, group 11, has failed.
+class LongSequencesTest : public ExecutorTurnsTest {
+ protected:
+  static Instruction Of(Instruction::Op op, int64_t count, std::vector<int32_t> lengths) {
+    Instruction in;
+    in.op = op;
+    in.count = count;
+    in.lengths = std::move(lengths);
+    return in;
+  }
+  // Returns the number of turns.
+  uint64_t Run(std::vector<Instruction> instructions) {
+    auto sequence = std::make_shared<Sequence>();
+    sequence->registers = 2;
+    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+    sequence->instructions = std::move(instructions);
+    core.OnCommand(InstallSequence{ExecutableId(9), sequence});
+    Prepare(1, 1, {11}, {}, 9);
+    fairway::Launch launch;
+    launch.node = NodeId(1);
+    launch.launch_id = LaunchId(1);
+    launch.failed = {{0, absl::UnknownError("boom")}};
+    core.OnCommand(launch);
+    const auto turns = static_cast<uint64_t>(RunTurns());
+    EXPECT_EQ(core.num_nodes(), 0u);
+    EXPECT_LE(core.work().most(), kMost + 250);
+    return turns;
+  }
+};
+
+// A program may have 2^30 of them. Earlier they were one call.
+TEST_F(LongSequencesTest, RoundsWithoutAStepAreTakenInTurns) {
+  constexpr uint64_t kRounds = 4 * kMany;
+  Instruction run;
+  run.executable = ExecutableId(1);
+  const uint64_t turns =
+      Run({Of(Instruction::Op::kRepeat, kRounds, {2}), Of(Instruction::Op::kRepeat, 0, {1}), run});
+  EXPECT_GE(turns, kRounds / ExecutorCore::kTurnUnits);
+}
+
+TEST_F(LongSequencesTest, TheBlocksOfABranchThatFailsCount) {
+  constexpr uint64_t kRounds = kMany / 100, kBlock = 1000;
+  std::vector<Instruction> instructions = {
+      Of(Instruction::Op::kRepeat, kRounds, {static_cast<int32_t>(kBlock) + 1}),
+      Of(Instruction::Op::kBranch, 0, {static_cast<int32_t>(kBlock)})};
+  instructions[1].inputs = {0};
+  for (uint64_t i = 0; i < kBlock; ++i) instructions.push_back(Of(Instruction::Op::kClear, 0, {}));
+  EXPECT_GE(Run(std::move(instructions)), kRounds * kBlock / 4 / (ExecutorCore::kTurnUnits + 250));
+}
+
 // A report that did not fit into a frame used to end the link, and the island's data with it.
 TEST_F(ExecutorTurnsTest, ALongReportIsSentInParts) {
   constexpr uint64_t kLaunches = 5'000;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <absl/container/inlined_vector.h>
+
 #include "base/planted.h"
 #include "graph/sequence_builder.h"
 
@@ -123,6 +125,7 @@ const Instruction* SequenceRun::Next() {
     const size_t end = body + static_cast<size_t>(next.lengths[0]);
     top.at = end;
     if (next.count > 0 && body < end) frames_.push_back({body, end, body, next.count - 1, 0});
+    return &next;
   }
   return nullptr;
 }
@@ -149,11 +152,15 @@ SequenceRun::Branch SequenceRun::PassBranch() {
   return passed;
 }
 
-uint64_t SequenceRun::SkipBlocks() {
+SequenceRun::Skipped SequenceRun::SkipBlocks() {
   const Branch branch = PassBranch();
-  for (size_t i = branch.begin; i < branch.end; ++i) Clear(sequence_->instructions[i].clears);
+  Skipped skipped{branch.ids, branch.end - branch.begin};
+  for (size_t i = branch.begin; i < branch.end; ++i) {
+    Clear(sequence_->instructions[i].clears);
+    skipped.looked += sequence_->instructions[i].clears.size();
+  }
   ids_taken += branch.ids;
-  return branch.ids;
+  return skipped;
 }
 
 void SequenceRun::Choose(int64_t block) {
@@ -188,14 +195,23 @@ void SequenceRun::End() {
   frames_.clear();
 }
 
-bool SequenceRun::MayDonate(const Instruction& run, int32_t argument) const {
-  const int32_t reg = run.inputs[argument];
-  const ValueRef& value = registers_[reg];
-  const auto has = [](const std::vector<int32_t>& in, int32_t n) {
-    return std::find(in.begin(), in.end(), n) != in.end();
-  };
-  return has(run.donates, argument) && has(run.clears, reg) && !value->exported &&
-         value.use_count() == 1 && std::count(run.inputs.begin(), run.inputs.end(), reg) == 1;
+std::vector<int32_t> SequenceRun::NotDonatable(const Instruction& run) const {
+  std::vector<int32_t> out;
+  if (run.donates.empty()) return out;
+  // A step may have 65,536 arguments: a search for each among all would cost the square.
+  absl::InlinedVector<int32_t, 16> clears(run.clears.begin(), run.clears.end());
+  absl::InlinedVector<int32_t, 16> inputs(run.inputs.begin(), run.inputs.end());
+  std::sort(clears.begin(), clears.end());
+  std::sort(inputs.begin(), inputs.end());
+  for (const int32_t argument : run.donates) {
+    const int32_t reg = run.inputs[argument];
+    const ValueRef& value = registers_[reg];
+    const auto [first, last] = std::equal_range(inputs.begin(), inputs.end(), reg);
+    const bool may = std::binary_search(clears.begin(), clears.end(), reg) && last - first == 1 &&
+                     value != nullptr && !value->exported && value.use_count() == 1;
+    if (!may) out.push_back(argument);
+  }
+  return out;
 }
 
 }  // namespace fairway

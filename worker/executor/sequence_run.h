@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "graph/plan.h"
@@ -39,24 +40,29 @@ class SequenceRun {
   SequenceRun(const SequenceRun&) = delete;
   SequenceRun& operator=(const SequenceRun&) = delete;
 
-  // Returns the next instruction: kRun, kSet, kOutput, kClear or kBranch; nullptr: none is left.
-  // Returns the same one until Pass, Choose or SkipBlocks.
+  // Returns the next instruction; nullptr: none is left. Returns the same one until Pass, Choose or
+  // SkipBlocks; but kRepeat was entered by this call, and is over. So a call goes past one
+  // instruction at most: loops may have 2^30 rounds in which no step is.
   const Instruction* Next();
   // Goes past the instruction, and clears the registers that it is the last to read.
   void Pass();
   // kBranch: goes on in that block. After the block all launch ids of the branch count as taken.
   void Choose(int64_t block);
   // kBranch: goes past all blocks, and clears the registers that they would clear. Takes the launch
-  // ids of the branch and returns their number.
-  uint64_t SkipBlocks();
+  // ids of the branch.
+  struct Skipped {
+    uint64_t ids = 0;
+    size_t looked = 0;  // instructions and registers that it has looked at
+  };
+  Skipped SkipBlocks();
 
   const ValueRef& At(int32_t reg) const { return registers_[reg]; }
   void Set(int32_t reg, ValueRef value) { registers_[reg] = std::move(value); }
   // Makes a value of this run with the group and the shards of `part`.
   ValueRef Make(const GroupPart& part);
-  // Returns whether the step may take over this argument of `run`: only the run holds it, and
-  // nobody reads it again.
-  bool MayDonate(const Instruction& run, int32_t argument) const;
+  // Of the arguments that the code of `run` takes over, those that the step must not: others hold
+  // them, or read them again.
+  std::vector<int32_t> NotDonatable(const Instruction& run) const;
 
   const Sequence::Type& TypeOf(const Instruction& instruction, size_t output) const {
     return sequence_->types[instruction.types[output]];

@@ -45,6 +45,7 @@ void ExecutorCore::StartSequence(NodeId id, Node& node,
   for (const Launch::FailedArgument& failed : node.launch->failed)
     run.failed.emplace(failed.argument, failed.status);
   const size_t arguments = prepared.inputs.empty() ? 0 : prepared.inputs[0].size();
+  work_.ChargeShards(arguments * prepared.inputs.size());
   for (size_t a = 0; a < std::min(arguments, registers); ++a) {
     const auto argument = static_cast<int32_t>(a);
     if (absl::Status failed = FailedArgument(prepared, a); !failed.ok())
@@ -77,7 +78,8 @@ void ExecutorCore::Advance(NodeId id) {
       return;
     }
     work_.Charge(1);
-    work_.ChargeShards(next->inputs.size() + next->outputs.size());
+    work_.ChargeShards(next->inputs.size() + next->outputs.size() + next->clears.size() +
+                       next->lengths.size());
     bool went = true;
     switch (next->op) {
       case Op::kRun:
@@ -169,10 +171,8 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   launch.gang = gang;
   launch.ahead = !missing.empty();
   highest_launch_id_ = std::max(highest_launch_id_, launch.launch_id.value);
-  holds.clear();  // otherwise MayDonate would count them as readers
-  for (const int32_t argument : instruction.donates) {
-    if (!run.MayDonate(instruction, argument)) launch.non_donatable.push_back(argument);
-  }
+  holds.clear();  // otherwise NotDonatable would count them as readers
+  launch.non_donatable = run.NotDonatable(instruction);
   for (const int32_t reg : instruction.inputs) holds.push_back(run.At(reg));
   run.Pass();
   command.outputs = MakeOutputs(node, instruction, command.node);
@@ -199,8 +199,9 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
 bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) {
   SequenceRun& run = *node.run;
   const auto fail = [&](const absl::Status& why) {
-    const uint64_t ids = run.SkipBlocks();
-    LeaveOut(node, run.ids_taken - ids, ids, why);
+    const SequenceRun::Skipped skipped = run.SkipBlocks();
+    work_.ChargeShards(skipped.looked);
+    LeaveOut(node, run.ids_taken - skipped.ids, skipped.ids, why);
     for (const GroupPart& part : MakeOutputs(node, branch, id)) ShardsEnded(part, why);
     return true;
   };

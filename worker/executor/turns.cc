@@ -59,6 +59,8 @@ bool ExecutorCore::FollowUpNext() {
     DropGroup(group);
   } else if (!settled_.empty()) {
     WakeNextWaiter(settled_.front());
+  } else if (!followed_.empty()) {
+    if (GoOnFollowing(followed_.front())) followed_.pop_front();
   } else if (!receives_.empty()) {
     auto& [id, position] = receives_.front();
     const auto it = nodes_.find(id);
@@ -107,15 +109,50 @@ void ExecutorCore::WakeNextWaiter(SettledShard& settled) {
   }
 }
 
+bool ExecutorCore::GoOnFollowing(Followed& at) {
+  constexpr size_t kLookedAtOnce = 64;  // outputs, and those that wait for them: copies as well
+  const auto started = nodes_.find(at.node);
+  const auto* launch =
+      started == nodes_.end() ? nullptr : std::get_if<PrepareLaunch>(&started->second.command);
+  if (launch == nullptr) return true;  // it has ended, so its outputs have
+  size_t looked = 0;
+  for (; at.output < launch->outputs.size(); ++at.output, at.shard = 0) {
+    const GroupPart& part = launch->outputs[at.output];
+    for (; at.shard < part.shards.size(); ++at.shard, at.waiter = 0) {
+      const Waiters::Line& line = waiters_.Of({part.group, part.shards[at.shard].shard});
+      for (auto it = line.upper_bound(at.waiter); it != line.end(); ++it) {
+        if (looked++ >= kLookedAtOnce) return work_.ChargeShards(looked), false;
+        at.waiter = it->first;
+        if (it->second.pull == 0) Follow(it->second.node, at.node);
+      }
+      if (looked++ >= kLookedAtOnce) return work_.ChargeShards(looked), false;
+    }
+  }
+  work_.ChargeShards(looked);
+  return true;
+}
+
+void ExecutorCore::Follow(NodeId waiter, NodeId started) {
+  const auto it = nodes_.find(waiter);
+  if (it == nodes_.end() || !it->second.launch.has_value()) return;
+  // It may wait for many outputs of that launch.
+  if (std::exchange(it->second.looked_for, started) == started) return;
+  ChargeInputs(it->second);
+  if (Follows(it->second)) singles_.push_back(waiter);
+}
+
 bool ExecutorCore::StartNext() {
   const bool gang = !gangs_.empty();
   if (!gang && singles_.empty()) return false;
   std::deque<NodeId>& from = gang ? gangs_ : singles_;
   const NodeId id = from.front();
   from.pop_front();
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) return true;
   if (gang) {
+    it->second.in_gangs = false;
     StartGang(id);
-  } else if (const auto it = nodes_.find(id); it != nodes_.end()) {
+  } else {
     Start(id, it->second);
   }
   return true;

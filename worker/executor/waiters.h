@@ -83,6 +83,13 @@ struct SettledShard {
   Waiters::Line waiters;  // those not yet woken
 };
 
+// A launch that was started: where the search for launches that follow it goes on.
+struct Followed {
+  NodeId node;
+  size_t output = 0, shard = 0;
+  uint64_t waiter = 0;  // those of the shard up to this one were looked at
+};
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_WORKER_EXECUTOR_WAITERS_H_

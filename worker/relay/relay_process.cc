@@ -11,6 +11,7 @@
 #include "base/host.h"
 #include "wire/link_codec.h"
 #include "worker/process/exit_codes.h"
+#include "worker/process/take_revocations.h"
 
 namespace fairway {
 namespace {
@@ -108,6 +109,11 @@ void RelayProcess::OnMessage(const v1::FromController& message) {
                                    message.worker_registered().deadline_ms());
     case v1::FromController::kRelayTask:
       return OnTask(message.relay_task());
+    case v1::FromController::kRevokedWorkers:
+      if (const auto taken = TakeRevocations(message.revoked_workers(), config_.tls.get());
+          !taken.ok())
+        link_.End(Text(taken));
+      return;
     case v1::FromController::kFence:
       spdlog::error("fenced by the controller: {}", message.fence().reason());
       exit_code_ = kExitFenced;

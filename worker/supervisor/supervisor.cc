@@ -36,8 +36,9 @@ v1::Pulse PulseOf(const std::string& worker) {
 
 }  // namespace
 
-Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
+Supervisor::Supervisor(EventLoop& loop, ServiceManager& manager, SupervisorConfig config)
     : loop_(loop),
+      manager_(manager),
       config_(std::move(config)),
       incarnation_(RandomIncarnation()),
       account_(config_.restarts),
@@ -109,6 +110,7 @@ void Supervisor::StartExecutor() {
 }
 
 void Supervisor::OnExecutorStarted(const v1::ExecutorStarted& started) {
+  manager_.Ready();
   // A target given by --target-config stays.
   if (compiler_ != nullptr && config_.compile.told && config_.compile.target.config().empty()) {
     compiler_->SetTarget(started.target());
@@ -137,6 +139,7 @@ void Supervisor::Drain(std::string why, milliseconds limit) {
   stopping_ = true;
   if (limit.count() <= 0) limit = config_.drain_limit;
   spdlog::info("worker {} stops: {}", config_.worker, why);
+  manager_.Stopping(limit + 2 * kBeyondDrain);
   if (executor_ == nullptr) return Exit(kExitOk, "drained");
   executor_->Signal(SIGTERM);
   loop_.PostAfter(limit + kBeyondDrain, "drain limit", [this] {
@@ -201,6 +204,7 @@ void Supervisor::OnLinkEnd(const std::string& why) {
   registered_ = false;  // the pulse stays: it says that this process lives
   account_.LinkEnded();
   if (exit_code_.has_value()) return loop_.Stop();
+  manager_.Ready();
   if (link_.end_is_news()) spdlog::warn("link to {} ended: {}", config_.controller, why);
   link_.Connect();
 }

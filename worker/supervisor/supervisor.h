@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "async/event_loop.h"
+#include "async/service_manager.h"
 #include "base/ids.h"
 #include "fairway/v1/link.pb.h"
 #include "worker/compiler/compile_pool.h"
@@ -42,7 +43,9 @@ struct SupervisorConfig {
 // Owned by main. Loop-confined; made before Run.
 class Supervisor {
  public:
-  Supervisor(EventLoop& loop, SupervisorConfig config);
+  // `manager` hears that the worker serves when its executor has devices and the controller, or the
+  // controller cannot be reached, which is not this host's fault.
+  Supervisor(EventLoop& loop, ServiceManager& manager, SupervisorConfig config);
   ~Supervisor();
 
   // Starts the children and begins to connect. UNAVAILABLE: a child cannot be started.
@@ -71,6 +74,7 @@ class Supervisor {
   void Exit(int code, std::string why);
 
   EventLoop& loop_;
+  ServiceManager& manager_;
   SupervisorConfig config_;
   const Incarnation incarnation_;
   std::unique_ptr<CompilePool> compiler_;
