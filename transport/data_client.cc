@@ -160,16 +160,20 @@ bool ClientStream::Takes(const FrameHeader& header) {
 std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done) {
   // Decided once per frame: a pull that begins in the middle of a frame has nothing to do with it.
   if (done == 0) takes_ = Takes(header);
-  if (takes_) {
-    Blob& blob = *pulls_.at(header.id).blob;
-    return {blob.data() + header.offset + done, header.length - done};
+  // It may have been taken back since the frame began.
+  const auto found = takes_ ? pulls_.find(header.id) : pulls_.end();
+  if (found != pulls_.end()) {
+    into_ = found->second.blob;
+    return {into_->data() + header.offset + done, header.length - done};
   }
+  into_ = nullptr;
   // Errors are kept whole. A chunk that nobody wants may be longer; it overwrites itself.
   scratch_.resize(kMaxControlBytes);
   return std::span(scratch_).subspan(done % kMaxControlBytes);
 }
 
 void ClientStream::OnFrame(const FrameHeader& header) {
+  into_ = nullptr;
   if (header.length == 0) takes_ = Takes(header);
   const auto found = pulls_.find(header.id);
   if (found == pulls_.end()) return;

@@ -82,7 +82,10 @@ class ClientStream final : public FrameStream {
   std::deque<std::pair<uint64_t, WireRequest>> unsent_;    // some may have ended
   std::deque<uint64_t> taken_back_;                        // sent before, to be told
   std::deque<PendingPush> pushes_;
-  bool takes_ = false;         // the result of Takes for the present frame
+  bool takes_ = false;  // the result of Takes for the present frame
+  // What the present frame's bytes go to. The socket may write there until the next call of
+  // Destination or OnFrame, even if the pull has ended meanwhile; so nobody else may have it.
+  std::shared_ptr<Blob> into_;
   std::vector<char> scratch_;  // for error texts, and bytes that nobody wants
 };
 

@@ -367,12 +367,15 @@ TEST_P(Planes, DestroyedWithPullsUnderWayCallsNobody) {
       loop_, [&] { return !got_.empty(); }, std::chrono::milliseconds(50)));
 }
 
-// A source that sends given bytes to a puller that connects and asks; after a second request it
-// sends `later`, unless that is empty.
+constexpr size_t kPullBytes = kFrameHeaderBytes + 56;
+
+// A source that sends given bytes to a puller that connects, each when it has got so many bytes of
+// requests.
 class RawSource {
  public:
-  explicit RawSource(std::string bytes, std::string later = {})
-      : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  using Answers = std::vector<std::pair<size_t, std::string>>;
+  explicit RawSource(std::string bytes) : RawSource(Answers{{kPullBytes, std::move(bytes)}}) {}
+  explicit RawSource(Answers answers) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -381,17 +384,17 @@ class RawSource {
     EXPECT_EQ(::listen(fd_, 1), 0);
     ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
     port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this, bytes = std::move(bytes), later = std::move(later)] {
+    thread_ = std::thread([this, answers = std::move(answers)] {
       const int peer = ::accept(fd_, nullptr, nullptr);
-      char request[72];
-      for (const std::string& answer : {bytes, later}) {
-        if (answer.empty()) break;
-        EXPECT_EQ(::recv(peer, request, 72, MSG_WAITALL), 72);
+      for (const auto& [asked, answer] : answers) {
+        std::string requests(asked, '\0');
+        EXPECT_EQ(::recv(peer, requests.data(), asked, MSG_WAITALL), static_cast<ssize_t>(asked));
         EXPECT_EQ(::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL),
                   static_cast<ssize_t>(answer.size()));
       }
       ::shutdown(peer, SHUT_WR);
-      while (::recv(peer, request, 64, 0) > 0) {
+      char more[64];
+      while (::recv(peer, more, sizeof more, 0) > 0) {
       }
       ::close(peer);
     });
@@ -459,11 +462,34 @@ TEST_P(PlanesAndRawSources, AChunkThatBeganBeforeItsPullIsNotWrittenAnywhere) {
   // Half of a chunk of pull 2, far longer than its 8 bytes, before pull 2 exists.
   const std::string early = Chunk(2, uint64_t{1} << 40, false, std::string(4096, 'x'));
   const std::string first = Chunk(1, 0, true, "12345678") + early.substr(0, 1024);
-  RawSource source(first, early.substr(1024) + Chunk(2, 0, true, "abcdefgh"));
+  RawSource source(RawSource::Answers{
+      {kPullBytes, first}, {kPullBytes, early.substr(1024) + Chunk(2, 0, true, "abcdefgh")}});
   endpoint_ = source.endpoint();
   EXPECT_TRUE(PullStatus(8).ok());
   EXPECT_TRUE(PullStatus(8).ok());
   EXPECT_EQ((*got_.begin()->second)->view(), "abcdefgh");
+  sink_ = nullptr;  // closes the connection
+}
+
+// Earlier the process ended, or the bytes were written to memory that others had by then.
+TEST_P(PlanesAndRawSources, APullMayBeTakenBackInTheMiddleOfAChunk) {
+  constexpr int64_t kLong = 1 << 20;
+  const std::string chunk = Chunk(2, 0, true, std::string(kLong, 'x'));
+  // The first pull's end tells that the chunk has begun: one packet has both.
+  RawSource source(
+      RawSource::Answers{{2 * kPullBytes, Chunk(1, 0, true, "12345678") + chunk.substr(0, 1024)},
+                         {kFrameHeaderBytes + kPullBytes,
+                          chunk.substr(1024) + Chunk(3, 0, true, std::string(kLong, 'y'))}});
+  endpoint_ = source.endpoint();
+  Pull(1, 0, 8);
+  Pull(2, 0, kLong);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.contains({1, 0}); }));
+  sink_->TakeBack(endpoint_, TransferId(2));
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.contains({2, 0}); }));
+  EXPECT_EQ(got_.at({2, 0}).status().code(), absl::StatusCode::kCancelled);
+  Pull(3, 0, kLong);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.contains({3, 0}); }));
+  EXPECT_EQ((*got_.at({3, 0}))->view(), std::string(kLong, 'y'));
   sink_ = nullptr;  // closes the connection
 }
 
