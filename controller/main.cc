@@ -256,13 +256,11 @@ absl::Status Controller::Start() {
   front_ = *std::move(front);
   admin_ = MakeAdminService(Hooks());
   OpenDoors(spool, memory);
-  auto grpc =
-      GrpcServer::Start(front_,
-                        {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
-                         [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); },
-                         [this](grpc::ServerBuilder* builder) { native_->Register(builder); },
-                         [this](grpc::ServerBuilder* builder) { callbacks_->Register(builder); }},
-                        tls);
+  RpcMethods methods;
+  for (const RpcMethods& of :
+       {admin_->methods(), ifrt_->methods(), native_->methods(), callbacks_->methods()})
+    methods.insert(of.begin(), of.end());
+  auto grpc = GrpcServer::Start(front_, std::move(methods), tls);
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
   grpc_->SetServing(false);

@@ -5,10 +5,7 @@
 #include <mutex>
 #include <optional>
 
-#include <google/protobuf/descriptor.h>
 #include <grpcpp/grpcpp.h>
-
-#include "controller/access/one_message.h"
 
 namespace fairway {
 namespace {
@@ -29,13 +26,18 @@ std::string HostOfPeer(const std::string& peer) {
   return host;
 }
 
+class RefusedCall final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  void OnDone() override { delete this; }
+};
+
 class Held final : public HeldCall,
                    public OpenCall,
                    public Inflow::Call,
                    public std::enable_shared_from_this<Held> {
  public:
   // `inflow` may be nullptr.
-  Held(EventLoop* loop, Gate* gate, int64_t token, grpc::CallbackServerContext* context,
+  Held(EventLoop* loop, Gate* gate, int64_t token, grpc::ServerContextBase* context,
        std::shared_ptr<Inflow> inflow)
       : loop_(loop), gate_(gate), token_(token), inflow_(std::move(inflow)), context_(context) {}
   // Called once, before all else.
@@ -97,24 +99,19 @@ class Held final : public HeldCall,
   const int64_t token_;
   const std::shared_ptr<Inflow> inflow_;
   std::mutex mu_;
-  grpc::CallbackServerContext* context_;  // guarded by mu_; nullptr after Done
-  std::weak_ptr<OpenStream> stream_;      // guarded by mu_
+  grpc::ServerContextBase* context_;  // guarded by mu_; nullptr after Done
+  std::weak_ptr<OpenStream> stream_;  // guarded by mu_
 };
 
 }  // namespace
 
-int MethodIndex(const std::string& rpc) {
-  return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(rpc)->index();
-}
-
-Verdict CallAccess::Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const {
+Verdict CallAccess::Judge(const grpc::ServerContextBase& context, std::string_view rpc) const {
   Verdict verdict = AskGate(context, rpc);
   if (verdict.status.ok() && let_in_) let_in_(context.peer(), verdict.caller.token);
   return verdict;
 }
 
-Verdict CallAccess::AskGate(const grpc::CallbackServerContext& context,
-                            std::string_view rpc) const {
+Verdict CallAccess::AskGate(const grpc::ServerContextBase& context, std::string_view rpc) const {
   if (gate_ == nullptr) return {};
   const std::optional<Verb> verb = VerbOf(rpc);
   if (!verb.has_value()) {
@@ -137,15 +134,19 @@ void CallAccess::Record(const Caller& caller, Verb verb, const std::string& obje
 }
 
 std::string CallAccess::OwnerOf(const Caller& caller,
-                                const grpc::CallbackServerContext& context) const {
+                                const grpc::ServerContextBase& context) const {
   return fmt::format("{} {}", caller.tenant, HostOfPeer(context.peer()));
 }
 
-void CallAccess::Later(const Verdict& refused,
-                       std::function<void(const absl::Status&)> finish) const {
-  if (refused.delay == std::chrono::milliseconds(0)) return finish(refused.status);
-  loop_->PostAfter(refused.delay, "wrong token",
-                   [finish = std::move(finish), status = refused.status] { finish(status); });
+RpcCall* CallAccess::Refuse(const Verdict& refused) const {
+  auto* const call = new RefusedCall;
+  if (refused.delay == std::chrono::milliseconds(0)) {
+    call->Finish(refused.status);
+  } else {
+    loop_->PostAfter(refused.delay, "wrong token",
+                     [call, status = refused.status] { call->Finish(status); });
+  }
+  return call;
 }
 
 absl::Status CallAccess::Check(const Caller& caller) const {
@@ -153,7 +154,7 @@ absl::Status CallAccess::Check(const Caller& caller) const {
 }
 
 std::shared_ptr<HeldCall> CallAccess::Hold(const Caller& caller,
-                                           grpc::CallbackServerContext* context) const {
+                                           grpc::ServerContextBase* context) const {
   auto held = std::make_shared<Held>(loop_, gate_, caller.token, context,
                                      let_in_ ? let_in_(context->peer(), caller.token) : nullptr);
   held->Begin();

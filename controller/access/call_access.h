@@ -10,14 +10,10 @@
 #include <utility>
 
 #include "async/event_loop.h"
+#include "controller/rpc/rpc_call.h"
 #include "controller/sessions/open_streams.h"
 #include "identity/gate.h"
 #include "transport/inflow.h"
-
-namespace grpc {
-class CallbackServerContext;
-class Status;
-}  // namespace grpc
 
 namespace fairway {
 
@@ -32,23 +28,8 @@ class HeldCall {
   virtual void Watch(std::weak_ptr<OpenStream> stream = {}) = 0;
   // The call's handler has a message of the client of so many bytes.
   virtual void Took(size_t bytes) = 0;
-  // The transport has no more of the call. Called by the reactor's OnDone.
+  // The transport has no more of the call. Called by RpcCall::OnDone.
   virtual void Done() = 0;
-};
-
-// `status` for the end of `reactor`'s call. gRPC's types are complete where it is used.
-template <typename Reactor, typename Status = grpc::Status>
-Status StatusFor(const Reactor* /*reactor*/, const absl::Status& status) {
-  using Code = decltype(std::declval<Status>().error_code());
-  return Status(static_cast<Code>(static_cast<int>(status.code())), Text(status));
-}
-
-// A reactor of a call that was refused.
-template <typename Reactor>
-class RefusedCall final : public Reactor {
- public:
-  void FinishWith(const absl::Status& status) { this->Finish(StatusFor(this, status)); }
-  void OnDone() override { delete this; }
 };
 
 // Thread-safe. Without a gate the cluster has no identity, and whoever reaches the port may do all.
@@ -66,30 +47,24 @@ class CallAccess {
   // Whether the caller may do what `rpc` asks for; `rpc` is as descriptors name it,
   // "fairway.v1.Admin.GetStatus". A method that works on a session asks as its owner, and then
   // looks whether the session is of OwnerOf.
-  Verdict Judge(const grpc::CallbackServerContext& context, std::string_view rpc) const;
+  Verdict Judge(const grpc::ServerContextBase& context, std::string_view rpc) const;
   // Writes what came of an admin's verb into the audit log, if there is one.
   void Record(const Caller& caller, Verb verb, const std::string& object,
               const absl::Status& status) const;
   // Who owns what this call makes, or comes back to: the token's tenant, and the host.
-  std::string OwnerOf(const Caller& caller, const grpc::CallbackServerContext& context) const;
+  std::string OwnerOf(const Caller& caller, const grpc::ServerContextBase& context) const;
 
   // For what was judged, and then waited. UNAUTHENTICATED: the token counts no longer.
   absl::Status Check(const Caller& caller) const;
 
   // The end of a call that was refused. It comes later when wrong tokens came often.
-  template <typename Reactor>
-  Reactor* RefuseStream(const Verdict& refused) const {
-    auto* const call = new RefusedCall<Reactor>;
-    Later(refused, [call](const absl::Status& status) { call->FinishWith(status); });
-    return call;
-  }
+  RpcCall* Refuse(const Verdict& refused) const;
 
   // The same call, once the caller may make it.
-  std::shared_ptr<HeldCall> Hold(const Caller& caller, grpc::CallbackServerContext* context) const;
+  std::shared_ptr<HeldCall> Hold(const Caller& caller, grpc::ServerContextBase* context) const;
 
  private:
-  Verdict AskGate(const grpc::CallbackServerContext& context, std::string_view rpc) const;
-  void Later(const Verdict& refused, std::function<void(const absl::Status&)> finish) const;
+  Verdict AskGate(const grpc::ServerContextBase& context, std::string_view rpc) const;
 
   EventLoop* loop_ = nullptr;
   Gate* gate_ = nullptr;

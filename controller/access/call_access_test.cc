@@ -11,12 +11,12 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "controller/rpc/server_for_test.h"
 #include "fairway/v1/callbacks.grpc.pb.h"
 
 namespace fairway {
 namespace {
 
-using Reactor = grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>;
 using ::testing::HasSubstr;
 
 // What the doors' streams do when they are told. It never ends by itself.
@@ -28,11 +28,11 @@ class Stream final : public OpenStream {
 };
 
 // A call that ends when it is cancelled, and not otherwise.
-class Call final : public Reactor {
+class Call final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   Call(std::shared_ptr<HeldCall> held, std::promise<void>* done)
       : held_(std::move(held)), done_(done) {}
-  void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+  void OnCancel() override { Finish(absl::CancelledError()); }
   void OnDone() override {
     held_->Done();
     done_->set_value();
@@ -44,12 +44,12 @@ class Call final : public Reactor {
   std::promise<void>* const done_;
 };
 
-class Service final : public v1::Callbacks::CallbackService {
+class Service {
  public:
   explicit Service(CallAccess access) : access_(access) {}
-  Reactor* Serve(grpc::CallbackServerContext* context) override {
+  RpcCall* Serve(grpc::ServerContextBase* context) {
     const Verdict verdict = access_.Judge(*context, rpc_);
-    if (!verdict.status.ok()) return access_.RefuseStream<Reactor>(verdict);
+    if (!verdict.status.ok()) return access_.Refuse(verdict);
     const auto held = access_.Hold(verdict.caller, context);
     auto* const call = new Call(held, &done_);
     held->Watch(stream_);
@@ -77,8 +77,7 @@ class CallAccessTest : public ::testing::Test {
     Serve(gate_.get());
   }
   ~CallAccessTest() override {
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
+    server_->Shutdown({});
     loop_.Stop();
     thread_.join();
     gate_.reset();
@@ -86,15 +85,14 @@ class CallAccessTest : public ::testing::Test {
     std::filesystem::remove_all(directory_, ignored);
   }
   void Serve(Gate* gate) {
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    server_ = nullptr;
     service_ = std::make_unique<Service>(CallAccess(&loop_, gate));
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(service_.get());
-    server_ = builder.BuildAndStart();
-    stub_ = v1::Callbacks::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                                       grpc::InsecureChannelCredentials()));
+    server_ = std::make_unique<ServerForTest>(
+        RpcMethods{{"fairway.v1.Callbacks.Serve", [this](grpc::ServerContextBase* context) {
+                      return service_->Serve(context);
+                    }}});
+    stub_ = v1::Callbacks::NewStub(grpc::CreateChannel(
+        "127.0.0.1:" + std::to_string(server_->port()), grpc::InsecureChannelCredentials()));
   }
   TokenStore::Made Make(TokenRole role, const std::string& tenant = "") {
     return gate_->Create({.role = role, .tenant = tenant, .lifetime = std::chrono::hours(1)})
@@ -117,7 +115,7 @@ class CallAccessTest : public ::testing::Test {
   EventLoop loop_;
   std::thread thread_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ServerForTest> server_;
   std::unique_ptr<v1::Callbacks::Stub> stub_;
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose client sends one message. gRPC would read it before it calls the method: as much as
-// the server may receive, for each call that anybody begins. Here the gate is asked first.
+// Calls whose client sends one message. The gate is asked before it is read.
 #ifndef FAIRWAY_CONTROLLER_ACCESS_ONE_MESSAGE_H_
 #define FAIRWAY_CONTROLLER_ACCESS_ONE_MESSAGE_H_
 
@@ -11,33 +10,26 @@
 
 #include "controller/access/call_access.h"
 
-namespace grpc {
-template <class Request, class Response>
-class ServerBidiReactor;
-namespace internal {
-template <class Request, class Response>
-class CallbackBidiHandler;
-}  // namespace internal
-}  // namespace grpc
-
 namespace fairway {
-
-// The place of a method in its service.
-int MethodIndex(const std::string& rpc);
 
 // A call that the gate has let in.
 struct AdmittedCall {
   const CallAccess* access;  // outlives the call
   Caller caller;
   std::shared_ptr<HeldCall> held;
-  std::string owner;                           // CallAccess::OwnerOf
-  const grpc::CallbackServerContext* context;  // until OnDone
+  std::string owner;                       // CallAccess::OwnerOf
+  const grpc::ServerContextBase* context;  // until OnDone
+
+  // A call that ends with `why`, instead of one that serves the client.
+  RpcCall* Refuse(const absl::Status& why) const {
+    held->Done();
+    return access->Refuse({.status = why});
+  }
 };
 
-// The reactor of such a call. It lives until OnDone, which comes after Finish or Answer at the
-// earliest.
+// Such a call. It lives until OnDone, which comes after Finish or Answer at the earliest.
 template <typename Request_, typename Response_>
-class OneMessageCall : public grpc::ServerBidiReactor<Request_, Response_> {
+class OneMessageCall : public RpcReactor<grpc::ByteBuffer, Response_> {
  public:
   using Request = Request_;
   using Response = Response_;
@@ -50,17 +42,18 @@ class OneMessageCall : public grpc::ServerBidiReactor<Request_, Response_> {
   // Reads the message. Called once.
   void Start() {
     admitted_.held->Watch();
-    this->StartRead(&request_);
+    this->StartRead(&message_);
   }
   void OnReadDone(bool ok) final {
-    if (!ok) return End(absl::InvalidArgumentError("the call has no message that can be read"));
-    const size_t bytes = request_.ByteSizeLong();
-    admitted_.held->Took(bytes);
+    const size_t bytes = message_.Length();
+    if (ok) admitted_.held->Took(bytes);
     if (bytes > kMostBytes) {
-      request_ = Request();
+      message_.Clear();
       return End(Error(absl::StatusCode::kResourceExhausted,
                        "the call's message has {} bytes, and may have {}", bytes, kMostBytes));
     }
+    if (!ok || !grpc::SerializationTraits<Request>::Deserialize(&message_, &request_).ok())
+      return End(absl::InvalidArgumentError("the call has no message that can be read"));
     // The token may have been revoked while the message came.
     const absl::Status counts = admitted_.access->Check(caller());
     if (!counts.ok()) return End(counts);
@@ -75,14 +68,16 @@ class OneMessageCall : public grpc::ServerBidiReactor<Request_, Response_> {
   // The message has come.
   virtual void Begin() = 0;
   // Ends the call, instead of Begin.
-  virtual void End(const absl::Status& status) { this->Finish(StatusFor(this, status)); }
+  virtual void End(const absl::Status& status) { this->Finish(status); }
   HeldCall& held() { return *admitted_.held; }
 
  private:
   // gRPC has it whole before its size is known. But it may wait for long then, with many others.
+  // In memory it takes some times as much.
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
   const AdmittedCall admitted_;
+  grpc::ByteBuffer message_;
   Request request_;
 };
 
@@ -97,8 +92,8 @@ class UnaryCall final : public OneMessageCall<Request, Response> {
   Response& response() { return response_; }
   // Ends the call, with the response if `status` is OK. Called once, on any thread.
   void Answer(const absl::Status& status) {
-    if (!status.ok()) return this->Finish(StatusFor(this, status));
-    this->StartWriteAndFinish(&response_, {}, StatusFor(this, status));
+    if (!status.ok()) return this->Finish(status);
+    this->StartWriteAndFinish(&response_, status);
   }
 
  private:
@@ -111,47 +106,36 @@ class UnaryCall final : public OneMessageCall<Request, Response> {
   Response response_;
 };
 
-// A generated service that has such methods.
-template <typename Service>
-class OneMessageService : public Service {
- protected:
-  explicit OneMessageService(CallAccess access) : access_(std::move(access)) {}
+// The methods of a service, which ask the gate first.
+class GatedMethods {
+ public:
+  explicit GatedMethods(CallAccess access) : access_(std::move(access)) {}
   const CallAccess& access() const { return access_; }
+  // Those added so far. They work as long as this does.
+  const RpcMethods& all() const { return methods_; }
 
-  // `make` makes the call of `rpc` (as CallAccess::Judge names it), a OneMessageCall.
+  // `make` makes the call of `rpc` (as CallAccess::Judge names it), whose messages it reads itself.
+  void Add(const std::string& rpc, std::function<RpcCall*(AdmittedCall)> make);
+  // The same for an OneMessageCall, which is then started.
   template <typename Call>
-  void Serve(const std::string& rpc, std::function<Call*(AdmittedCall)> make) {
-    using Reactor = grpc::ServerBidiReactor<typename Call::Request, typename Call::Response>;
-    auto begin = [this, rpc,
-                  make = std::move(make)](grpc::CallbackServerContext* context) -> Reactor* {
-      const Verdict verdict = access_.Judge(*context, rpc);
-      if (!verdict.status.ok()) return access_.RefuseStream<Reactor>(verdict);
-      Call* const call = make({.access = &access_,
-                               .caller = verdict.caller,
-                               .held = access_.Hold(verdict.caller, context),
-                               .owner = access_.OwnerOf(verdict.caller, *context),
-                               .context = context});
+  void AddOneMessage(const std::string& rpc, std::function<Call*(AdmittedCall)> make) {
+    Add(rpc, [make = std::move(make)](AdmittedCall admitted) {
+      Call* const call = make(std::move(admitted));
       call->Start();
       return call;
-    };
-    const int index = MethodIndex(rpc);
-    // For gRPC it is a stream in both directions, of whose messages it reads none by itself.
-    this->MarkMethodStreamed(index, nullptr);
-    this->MarkMethodCallback(
-        index,
-        new grpc::internal::CallbackBidiHandler<typename Call::Request, typename Call::Response>(
-            std::move(begin)));
+    });
   }
   template <typename Request, typename Response>
-  void ServeUnary(const std::string& rpc, typename UnaryCall<Request, Response>::Run run) {
+  void AddUnary(const std::string& rpc, typename UnaryCall<Request, Response>::Run run) {
     using Call = UnaryCall<Request, Response>;
-    Serve<Call>(rpc, [run = std::move(run)](AdmittedCall admitted) {
+    AddOneMessage<Call>(rpc, [run = std::move(run)](AdmittedCall admitted) {
       return new Call(std::move(admitted), run);
     });
   }
 
  private:
   const CallAccess access_;
+  RpcMethods methods_;
 };
 
 }  // namespace fairway

@@ -10,22 +10,17 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "controller/rpc/server_for_test.h"
 #include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {
 namespace {
 
-class OneService final : public OneMessageService<v1::Admin::Service> {
- public:
-  explicit OneService(CallAccess access) : OneMessageService(std::move(access)) {
-    ServeUnary<v1::RestartExecutorRequest, v1::RestartExecutorResponse>(
-        "fairway.v1.Admin.RestartExecutor", [](auto* call) {
-          call->response().set_incarnation(call->request().worker().size());
-          call->Answer(call->request().worker().empty() ? absl::NotFoundError("no name")
-                                                        : absl::OkStatus());
-        });
-  }
-};
+void AnswerRestart(UnaryCall<v1::RestartExecutorRequest, v1::RestartExecutorResponse>* call) {
+  const std::string& worker = call->request().worker();
+  call->response().set_incarnation(worker.size());
+  call->Answer(worker.empty() ? absl::NotFoundError("no name") : absl::OkStatus());
+}
 
 // Raw messages to the method, of an operator.
 class OneMessageTest : public ::testing::Test {
@@ -38,23 +33,20 @@ class OneMessageTest : public ::testing::Test {
     token_ =
         gate_->Create({.role = TokenRole::kOperator, .lifetime = std::chrono::hours(1)}).value();
     thread_ = std::thread([this] { loop_.Run(); });
-    service_ = std::make_unique<OneService>(
+    methods_ = std::make_unique<GatedMethods>(
         CallAccess(&loop_, gate_.get(), [this](const std::string&, int64_t token) {
           EXPECT_EQ(token, token_.kept.record.id);
           let_in_.release();
           return inflow_;
         }));
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(service_.get());
-    server_ = builder.BuildAndStart();
-    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+    methods_->AddUnary<v1::RestartExecutorRequest, v1::RestartExecutorResponse>(
+        "fairway.v1.Admin.RestartExecutor", AnswerRestart);
+    server_ = std::make_unique<ServerForTest>(methods_->all());
+    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()),
                                    grpc::InsecureChannelCredentials());
   }
   ~OneMessageTest() override {
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
+    server_->Shutdown({});
     loop_.Stop();
     thread_.join();
     gate_.reset();
@@ -87,8 +79,8 @@ class OneMessageTest : public ::testing::Test {
   TokenStore::Made token_;
   EventLoop loop_;
   std::thread thread_;
-  std::unique_ptr<OneService> service_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<GatedMethods> methods_;
+  std::unique_ptr<ServerForTest> server_;
   std::shared_ptr<grpc::Channel> channel_;
   const std::shared_ptr<Inflow> inflow_ = std::make_shared<Inflow>();
   std::counting_semaphore<> let_in_{0};

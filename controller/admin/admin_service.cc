@@ -14,7 +14,7 @@
 #include "controller/access/one_message.h"
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
-#include "fairway/v1/admin.grpc.pb.h"
+#include "fairway/v1/admin.pb.h"
 #include "identity/issuer.h"
 
 namespace fairway {
@@ -42,7 +42,7 @@ class LogStream final : public OneMessageCall<v1::GetLogsRequest, v1::LogLine> {
     if (ok) {
       Next();
     } else {
-      Finish(grpc::Status::CANCELLED);
+      Finish(absl::CancelledError());
     }
   }
 
@@ -68,7 +68,7 @@ class LogStream final : public OneMessageCall<v1::GetLogsRequest, v1::LogLine> {
     Next();
   }
   void Next() {
-    if (next_ == lines_.size()) return Finish(grpc::Status::OK);
+    if (next_ == lines_.size()) return Finish(absl::OkStatus());
     line_.set_process(ValidUtf8(lines_[next_].first));
     line_.set_line(ValidUtf8(lines_[next_].second));
     lines_[next_++] = {};
@@ -170,16 +170,15 @@ absl::Status ListCertificates(Issuer& issuer, int64_t after,
   return absl::OkStatus();
 }
 
-class Implementation final : public AdminService, private OneMessageService<v1::Admin::Service> {
+class Implementation final : public AdminService {
  public:
-  explicit Implementation(AdminHooks hooks)
-      : OneMessageService(hooks.access), hooks_(std::move(hooks)) {
+  explicit Implementation(AdminHooks hooks) : methods_(hooks.access), hooks_(std::move(hooks)) {
     ServeCluster();
     ServeTokens();
     ServeCertificates();
   }
 
-  void Register(grpc::ServerBuilder* builder) override { builder->RegisterService(this); }
+  const RpcMethods& methods() const override { return methods_.all(); }
 
  private:
   template <typename Request, typename Response>
@@ -187,29 +186,30 @@ class Implementation final : public AdminService, private OneMessageService<v1::
       std::function<absl::Status(const Caller&, const Request& request, Response* response)>;
 
   void ServeCluster() {
-    ServeUnary<v1::GetStatusRequest, v1::GetStatusResponse>(
+    methods_.AddUnary<v1::GetStatusRequest, v1::GetStatusResponse>(
         "fairway.v1.Admin.GetStatus", [this](auto* call) {
           hooks_.loop->Post("admin GetStatus", [this, call] {
             call->response() = ToStatusResponse(hooks_.snapshot());
             call->Answer(absl::OkStatus());
           });
         });
-    Serve<LogStream>("fairway.v1.Admin.GetLogs", [this](AdmittedCall admitted) {
+    methods_.AddOneMessage<LogStream>("fairway.v1.Admin.GetLogs", [this](AdmittedCall admitted) {
       return new LogStream(std::move(admitted), hooks_, log_readers_);
     });
-    ServeUnary<v1::RestartExecutorRequest, v1::RestartExecutorResponse>(
+    methods_.AddUnary<v1::RestartExecutorRequest, v1::RestartExecutorResponse>(
         "fairway.v1.Admin.RestartExecutor", [this](auto* call) {
           hooks_.loop->Post("admin RestartExecutor", [this, call] {
             const std::string& worker = call->request().worker();
             const auto ended = hooks_.restart_executor(worker);
-            access().Record(call->caller(), Verb::kRestartExecutor, worker, ended.status());
+            methods_.access().Record(call->caller(), Verb::kRestartExecutor, worker,
+                                     ended.status());
             if (ended.ok()) call->response().set_incarnation(ended->value);
             call->Answer(ended.status());
           });
         });
-    ServeUnary<v1::ShutdownRequest, v1::ShutdownResponse>(
+    methods_.AddUnary<v1::ShutdownRequest, v1::ShutdownResponse>(
         "fairway.v1.Admin.Shutdown", [this](auto* call) {
-          access().Record(call->caller(), Verb::kEndCluster, "", absl::OkStatus());
+          methods_.access().Record(call->caller(), Verb::kEndCluster, "", absl::OkStatus());
           hooks_.loop->Post("admin Shutdown", [this, call] {
             const ControllerSnapshot snapshot = hooks_.snapshot();
             call->response().set_controller_pid(snapshot.controller_pid);
@@ -225,7 +225,7 @@ class Implementation final : public AdminService, private OneMessageService<v1::
         "fairway.v1.Admin.CreateToken",
         [this](const Caller& caller, const auto& request, auto* response) {
           const absl::Status made = fairway::CreateToken(hooks_, request, response);
-          access().Record(caller, Verb::kChangeTokens, ObjectOf(*response), made);
+          methods_.access().Record(caller, Verb::kChangeTokens, ObjectOf(*response), made);
           return made;
         });
     ServeOnTokens<v1::ListTokensRequest, v1::ListTokensResponse>(
@@ -233,12 +233,12 @@ class Implementation final : public AdminService, private OneMessageService<v1::
           fairway::ListTokens(*hooks_.gate, request.after(), response);
           return absl::OkStatus();
         });
-    ServeUnary<v1::RevokeTokenRequest, v1::RevokeTokenResponse>(
+    methods_.AddUnary<v1::RevokeTokenRequest, v1::RevokeTokenResponse>(
         "fairway.v1.Admin.RevokeToken", [this](auto* call) { Revoke(call); });
     ServeOnTokens<v1::JoinRequest, v1::JoinResponse>(
         "fairway.v1.Admin.Join", [this](const Caller& caller, const auto& request, auto* response) {
           const absl::Status joined = fairway::Join(hooks_, caller, request, response);
-          access().Record(caller, Verb::kJoin, "worker " + caller.worker, joined);
+          methods_.access().Record(caller, Verb::kJoin, "worker " + caller.worker, joined);
           return joined;
         });
   }
@@ -249,14 +249,14 @@ class Implementation final : public AdminService, private OneMessageService<v1::
         [this](const Caller&, const auto& request, auto* response) {
           return fairway::ListCertificates(*hooks_.issuer, request.after(), response);
         });
-    ServeUnary<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>(
+    methods_.AddUnary<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>(
         "fairway.v1.Admin.RevokeCertificates", [this](auto* call) { RevokeWorker(call); });
   }
 
   // Serves `rpc` by `work`, which may wait for the disk.
   template <typename Request, typename Response>
   void ServeOnTokens(const std::string& rpc, TokenWork<Request, Response> work) {
-    ServeUnary<Request, Response>(rpc, [this, work = std::move(work)](auto* call) {
+    methods_.AddUnary<Request, Response>(rpc, [this, work = std::move(work)](auto* call) {
       const absl::Status room = RoomOnTokens(call->caller());
       if (!room.ok()) return call->Answer(room);
       hooks_.tokens->Run(
@@ -274,8 +274,8 @@ class Implementation final : public AdminService, private OneMessageService<v1::
   void Revoke(UnaryCall<v1::RevokeTokenRequest, v1::RevokeTokenResponse>* call) {
     const int64_t id = call->request().id();
     const auto answer = [this, call, id](const absl::Status& revoked) {
-      access().Record(call->caller(), Verb::kChangeTokens, fmt::format("revoke token {}", id),
-                      revoked);
+      methods_.access().Record(call->caller(), Verb::kChangeTokens,
+                               fmt::format("revoke token {}", id), revoked);
       call->Answer(revoked);
     };
     if (hooks_.gate != nullptr) hooks_.gate->RevokeHere(id);
@@ -292,8 +292,8 @@ class Implementation final : public AdminService, private OneMessageService<v1::
       UnaryCall<v1::RevokeCertificatesRequest, v1::RevokeCertificatesResponse>* call) {
     const std::string& worker = call->request().worker();
     const auto answer = [this, call](const absl::Status& revoked) {
-      access().Record(call->caller(), Verb::kRevokeCertificates,
-                      "worker " + BoundedText(call->request().worker(), 200), revoked);
+      methods_.access().Record(call->caller(), Verb::kRevokeCertificates,
+                               "worker " + BoundedText(call->request().worker(), 200), revoked);
       call->Answer(revoked);
     };
     const absl::Status room = RoomOnTokens(call->caller());
@@ -340,6 +340,7 @@ class Implementation final : public AdminService, private OneMessageService<v1::
         all, own);
   }
 
+  GatedMethods methods_;
   const AdminHooks hooks_;
   std::atomic<int> log_readers_{0};
 };

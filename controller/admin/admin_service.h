@@ -15,10 +15,6 @@
 #include "identity/gate.h"
 #include "identity/issuer.h"
 
-namespace grpc {
-class ServerBuilder;
-}
-
 namespace fairway {
 
 struct AdminHooks {
@@ -41,7 +37,8 @@ struct AdminHooks {
 class AdminService {
  public:
   virtual ~AdminService() = default;
-  virtual void Register(grpc::ServerBuilder* builder) = 0;
+  // They work as long as this does.
+  virtual const RpcMethods& methods() const = 0;
 };
 
 // The gRPC server must have ended before the service, the loop and the pool do.

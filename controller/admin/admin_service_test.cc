@@ -19,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/cluster/status.h"
+#include "controller/rpc/server_for_test.h"
 #include "fairway/v1/admin.grpc.pb.h"
 #include "identity/issuer.h"
 
@@ -35,19 +36,15 @@ class AdminLogsTest : public ::testing::Test {
     hooks.disk = &disk_;
     hooks.log_dir = directory_;
     service_ = MakeAdminService(std::move(hooks));
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    service_->Register(&builder);
-    server_ = builder.BuildAndStart();
+    server_ = std::make_unique<ServerForTest>(service_->methods());
     grpc::ChannelArguments arguments;  // a fast connection would take all lines unread
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    stub_ = v1::Admin::NewStub(grpc::CreateCustomChannel(
-        "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments));
+    stub_ = v1::Admin::NewStub(
+        grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
+                                  grpc::InsecureChannelCredentials(), arguments));
   }
   void TearDown() override {
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
+    server_->Shutdown({});
     std::filesystem::remove_all(directory_);
   }
 
@@ -69,7 +66,7 @@ class AdminLogsTest : public ::testing::Test {
   std::string directory_;
   BlockingPool disk_{"test-disk", 1};
   std::unique_ptr<AdminService> service_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ServerForTest> server_;
   std::unique_ptr<v1::Admin::Stub> stub_;
 };
 
@@ -126,20 +123,15 @@ class AdminTokensTest : public ::testing::Test {
       ended_.push_back(worker);
     };
     service_ = MakeAdminService(std::move(hooks));
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    service_->Register(&builder);
-    server_ = builder.BuildAndStart();
-    stub_ = v1::Admin::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+    server_ = std::make_unique<ServerForTest>(service_->methods());
+    stub_ = v1::Admin::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()),
                                                    grpc::InsecureChannelCredentials()));
     thread_ = std::thread([this] { loop_.Run(); });
     tokens_->Run([this] { disk_.get_future().wait(); });
   }
   ~AdminTokensTest() override {
     tokens_ = nullptr;  // all calls end
-    server_->Shutdown();
-    server_->Wait();
+    server_->Shutdown({});
     loop_.Stop();
     thread_.join();
     service_ = nullptr;
@@ -210,7 +202,7 @@ class AdminTokensTest : public ::testing::Test {
   std::unique_ptr<BlockingPool> tokens_ = std::make_unique<BlockingPool>("test-tokens", 1);
   std::vector<std::unique_ptr<Revocation>> calls_;
   std::unique_ptr<AdminService> service_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ServerForTest> server_;
   std::unique_ptr<v1::Admin::Stub> stub_;
 };
 

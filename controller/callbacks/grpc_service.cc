@@ -8,9 +8,10 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "controller/access/one_message.h"
 #include "controller/callbacks/callback_stream.h"
 #include "controller/sessions/open_streams.h"
-#include "fairway/v1/callbacks.grpc.pb.h"
+#include "fairway/v1/callbacks.pb.h"
 
 namespace fairway {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
 
 class GrpcCallbackStream final
-    : public grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>,
+    : public RpcReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>,
       public CallbackStream {
  public:
   using CallbackStream::CallbackStream;
@@ -31,9 +32,7 @@ class GrpcCallbackStream final
  private:
   void StartReading(In* into) override { StartRead(into); }
   void StartWriting(const Out* message) override { StartWrite(message); }
-  void FinishStream(const absl::Status& status) override {
-    Finish({static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)});
-  }
+  void FinishStream(const absl::Status& status) override { Finish(status); }
 };
 
 // The open streams, by number. Thread-safe.
@@ -60,20 +59,16 @@ class StreamTable {
 
 }  // namespace
 
-class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
-                                        public CallbackActions {
+class CallbackGrpcService::Impl final : public CallbackActions {
  public:
   Impl(EventLoop* loop, CallbackLimits limits, Executors executors, CallAccess access)
-      : loop_(loop), executors_(std::move(executors)), access_(access), router_(limits, this) {}
+      : methods_(access), loop_(loop), executors_(std::move(executors)), router_(limits, this) {
+    methods_.Add("fairway.v1.Callbacks.Serve",
+                 [this](const AdmittedCall& admitted) { return Serve(admitted); });
+  }
 
-  grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>* Serve(
-      grpc::CallbackServerContext* context) override {
-    const Verdict verdict = access_.Judge(*context, "fairway.v1.Callbacks.Serve");
-    if (!verdict.status.ok()) {
-      return access_.RefuseStream<
-          grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>>(verdict);
-    }
-    const std::shared_ptr<HeldCall> held = access_.Hold(verdict.caller, context);
+  RpcCall* Serve(const AdmittedCall& admitted) {
+    const std::shared_ptr<HeldCall>& held = admitted.held;
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<GrpcCallbackStream>(
         id, &router_,
@@ -85,9 +80,9 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
                                 },
                                 "fairway.v1.CallbackClientMessage", nullptr, nullptr,
                                 [held](size_t bytes) { held->Took(bytes); }},
-        verdict.caller.tenant);
+        admitted.caller.tenant);
     table_->Add(id, stream);
-    if (streams_->Add(id, context->peer(), stream)) {
+    if (streams_->Add(id, admitted.context->peer(), stream)) {
       stream->Start();
       held->Watch(stream);
     } else {
@@ -118,13 +113,14 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
   }
 
   CallbackRouter& router() { return router_; }
+  const RpcMethods& methods() const { return methods_.all(); }
   void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
   size_t num_streams() const { return streams_->size(); }
 
  private:
+  GatedMethods methods_;
   EventLoop* const loop_;
   const Executors executors_;
-  const CallAccess access_;
   CallbackRouter router_;
   const std::shared_ptr<BlockingPool> pool_ = std::make_shared<BlockingPool>("callbacks", 1);
   const std::shared_ptr<OpenStreams> streams_ = std::make_shared<OpenStreams>();
@@ -138,9 +134,7 @@ CallbackGrpcService::CallbackGrpcService(EventLoop* loop, CallbackLimits limits,
 CallbackGrpcService::~CallbackGrpcService() = default;
 
 CallbackRouter& CallbackGrpcService::router() { return impl_->router(); }
-void CallbackGrpcService::Register(grpc::ServerBuilder* builder) {
-  builder->RegisterService(impl_.get());
-}
+const RpcMethods& CallbackGrpcService::methods() const { return impl_->methods(); }
 void CallbackGrpcService::Shutdown(std::chrono::milliseconds grace) { impl_->Shutdown(grace); }
 size_t CallbackGrpcService::num_streams() const { return impl_->num_streams(); }
 

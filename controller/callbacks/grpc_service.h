@@ -13,10 +13,6 @@
 #include "controller/access/call_access.h"
 #include "controller/callbacks/router.h"
 
-namespace grpc {
-class ServerBuilder;
-}
-
 namespace fairway {
 
 // Thread-safe, except `router` and what it calls, which belong to the loop. `loop` must outlive the
@@ -35,7 +31,8 @@ class CallbackGrpcService {
   CallbackGrpcService& operator=(const CallbackGrpcService&) = delete;
 
   CallbackRouter& router();
-  void Register(grpc::ServerBuilder* builder);
+  // They work as long as this does.
+  const RpcMethods& methods() const;
   // Ends all streams and refuses new ones. Blocks. Not called in the loop, which must be running.
   void Shutdown(std::chrono::milliseconds grace);
   size_t num_streams() const;

@@ -11,6 +11,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "controller/rpc/server_for_test.h"
 #include "fairway/v1/callbacks.grpc.pb.h"
 
 namespace fairway {
@@ -25,10 +26,8 @@ constexpr ExecutorId kExecutor(5);
 class CallbackGrpcTest : public testing::Test {
  protected:
   CallbackGrpcTest() {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
-    service_.Register(&builder);
-    server_ = builder.BuildAndStart();
+    server_ = std::make_unique<ServerForTest>(service_.methods());
+    port_ = server_->port();
     loop_thread_ = std::thread([this] { loop_.Run(); });
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -38,7 +37,7 @@ class CallbackGrpcTest : public testing::Test {
   }
   ~CallbackGrpcTest() override {
     service_.Shutdown(std::chrono::seconds(0));
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    server_->Shutdown(std::chrono::seconds(5));
     loop_.Stop();
     loop_thread_.join();
   }
@@ -138,7 +137,7 @@ class CallbackGrpcTest : public testing::Test {
        .fetch_arguments = [](ExecutorId,
                              const CallbackCall&) { ADD_FAILURE() << "all bytes are here"; }}};
   int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ServerForTest> server_;
   std::unique_ptr<v1::Callbacks::Stub> stub_;
   std::thread loop_thread_;
 };

@@ -12,18 +12,17 @@
 #include <absl/synchronization/mutex.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/server_builder_option.h>
-#include <grpcpp/impl/server_builder_plugin.h>
 #include <spdlog/spdlog.h>
+
+#include "controller/rpc/reflection.h"
+#include "controller/rpc/rpc_server.h"
 
 namespace fairway {
 namespace {
 
-// Programs of 20 MB exist; bulk data comes in smaller chunks.
-constexpr int kMaxReceiveBytes = 256 << 20;
+// A program comes as one message; bulk data comes in smaller chunks.
+constexpr int kMaxReceiveBytes = 512 << 20;
 
 // A connection that was silent for a minute is pinged, and ends if it does not answer within two.
 // Otherwise a client whose host is gone without a word would keep its session, and the memory of
@@ -92,119 +91,102 @@ void Give(Acceptor& acceptor, int fd) {
   acceptor.HandleNewConnection(&connection);
 }
 
-// Takes gRPC's reflection away, which is on in every server of a process that has it.
-class WithoutReflection final : public grpc::ServerBuilderOption {
+// grpc.health.v1.Health/Check. Nobody is asked for a token, so no message is read, as gRPC's own
+// service would: whichever service a client asks for, it hears of the server. Its health cannot be
+// watched, since whoever watches stays.
+class HealthCheck final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  void UpdateArguments(grpc::ChannelArguments*) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
-    std::erase_if(*plugins, [](const auto& plugin) {
-      return dynamic_cast<grpc::reflection::ProtoServerReflectionPlugin*>(plugin.get()) != nullptr;
-    });
+  explicit HealthCheck(bool serving) {
+    // HealthCheckResponse.status: SERVING or NOT_SERVING
+    const grpc::Slice answer(serving ? "\x08\x01" : "\x08\x02");
+    WriteLast(grpc::ByteBuffer(&answer, 1), absl::OkStatus());
   }
-};
-
-// grpc.health.v1, and the end of calls of methods that no service has. Nobody is asked for a token,
-// so no message is read, as gRPC's own service would: whichever service a client asks for, it hears
-// of the server. Its health cannot be watched, since whoever watches stays.
-class Health final : public grpc::CallbackGenericService {
- public:
-  grpc::ServerGenericBidiReactor* CreateReactor(
-      grpc::GenericCallbackServerContext* context) override {
-    if (context->method() == "/grpc.health.v1.Health/Check") return new Answered(serving_);
-    return new Answered(
-        grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "there is no method " + context->method()));
-  }
-  void SetServing(bool serving) { serving_ = serving; }
-
- private:
-  class Answered final : public grpc::ServerGenericBidiReactor {
-   public:
-    explicit Answered(bool serving)
-        // HealthCheckResponse.status: SERVING or NOT_SERVING
-        : slice_(serving ? "\x08\x01" : "\x08\x02"), answer_(&slice_, 1) {
-      StartWriteAndFinish(&answer_, {}, grpc::Status::OK);
-    }
-    explicit Answered(const grpc::Status& status) { Finish(status); }
-    void OnDone() override { delete this; }
-
-   private:
-    const grpc::Slice slice_;
-    const grpc::ByteBuffer answer_;
-  };
-
-  std::atomic<bool> serving_{true};
+  void OnDone() override { delete this; }
 };
 
 class Server final : public GrpcServer {
  public:
-  Server(std::unique_ptr<Health> health, std::unique_ptr<grpc::Server> server,
-         std::shared_ptr<grpc::ServerCredentials> credentials, std::unique_ptr<Acceptor> acceptor,
-         std::shared_ptr<Front> front)
-      : credentials_(std::move(credentials)),
-        health_(std::move(health)),
-        server_(std::move(server)),
-        acceptor_(std::move(acceptor)),
-        front_(std::move(front)) {
-    front_->Start([this](int fd) { Give(*acceptor_, fd); });
-  }
-  ~Server() override { front_->Stop(); }  // it gives connections to acceptor_
+  Server(std::shared_ptr<Front> front, RpcMethods methods, std::shared_ptr<TlsIdentity> tls)
+      : secure_(tls != nullptr),
+        credentials_(secure_ ? std::make_shared<ReloadedCredentials>(std::move(tls))
+                             : grpc::InsecureServerCredentials()),
+        rpcs_(WithOwn(std::move(methods))),
+        front_(std::move(front)) {}
+  ~Server() override { Stop({}); }
 
-  int port() const override { return front_->port(); }
-  void SetServing(bool serving) override { health_->SetServing(serving); }
-  void Shutdown(std::chrono::milliseconds grace) override {
-    front_->Stop();
-    server_->Shutdown(std::chrono::system_clock::now() + grace);
-    server_->Wait();
+  // Called once.
+  absl::Status Start() {
+    grpc::ServerBuilder builder;
+    if (secure_) builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
+    SetLimits(&builder);
+    rpcs_.AddTo(&builder);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) return absl::InternalError("gRPC cannot start its server");
+    rpcs_.Start();
+    front_->Start([this](int fd) { Give(*acceptor_, fd); });
+    return absl::OkStatus();
   }
+  int port() const override { return front_->port(); }
+  void SetServing(bool serving) override { serving_ = serving; }
+  void Shutdown(std::chrono::milliseconds grace) override { Stop(grace); }
 
  private:
+  static void SetLimits(grpc::ServerBuilder* builder);
+  RpcMethods WithOwn(RpcMethods methods) {
+    methods["grpc.health.v1.Health.Check"] = [this](grpc::ServerContextBase*) {
+      return new HealthCheck(serving_);
+    };
+    if (!secure_) AddReflection(&methods);  // it asks nobody for a token
+    return methods;
+  }
+  void Stop(std::chrono::milliseconds grace) {
+    front_->Stop();  // it gives connections to acceptor_
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now() + grace);
+    rpcs_.Stop();
+    server_->Wait();
+    server_ = nullptr;
+  }
+
+  const bool secure_;
+  std::atomic<bool> serving_{true};
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // which the server calls
-  const std::unique_ptr<Health> health_;                        // the same
-  const std::unique_ptr<grpc::Server> server_;
-  const std::unique_ptr<Acceptor> acceptor_;
+  RpcServer rpcs_;
+  std::unique_ptr<grpc::Server> server_;  // nullptr: not started, or stopped
+  std::unique_ptr<Acceptor> acceptor_;
   const std::shared_ptr<Front> front_;
 };
 
+void Server::SetLimits(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                              kMinPingIntervalMs);
+  // What a client has sent and the controller does not read yet is in its memory, and counts for
+  // nobody. gRPC would let a fast client send up to 16 MiB ahead.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCalls);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
-    std::shared_ptr<Front> front, const std::vector<Registration>& registrations,
-    std::shared_ptr<TlsIdentity> tls) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(std::shared_ptr<Front> front,
+                                                              RpcMethods methods,
+                                                              std::shared_ptr<TlsIdentity> tls) {
   // gRPC's own lines have another form, and report errors that we report ourselves.
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
   // Debian's Abseil looks for cycles of locks whenever gRPC takes one, under one lock for all.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  if (tls != nullptr) {
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-    // It asks nobody for a token.
-    builder.SetOption(std::make_unique<WithoutReflection>());
-  }
-  const auto credentials = tls == nullptr ? grpc::InsecureServerCredentials()
-                                          : std::make_shared<ReloadedCredentials>(std::move(tls));
-  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
-  builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             kMinPingIntervalMs);
-  // What a client has sent and the controller does not read yet is in its memory, and counts for
-  // nobody. gRPC would let a fast client send up to 16 MiB ahead.
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCalls);
-  for (const Registration& registration : registrations) registration(&builder);
-  auto health = std::make_unique<Health>();
-  builder.RegisterCallbackGenericService(health.get());
-  auto server = builder.BuildAndStart();
-  if (server == nullptr) return absl::InternalError("gRPC cannot start its server");
-  return std::make_unique<Server>(std::move(health), std::move(server), credentials,
-                                  std::move(acceptor), std::move(front));
+  auto server = std::make_unique<Server>(std::move(front), std::move(methods), std::move(tls));
+  FAIRWAY_RETURN_IF_ERROR(server->Start());
+  return server;
 }
 
 }  // namespace fairway

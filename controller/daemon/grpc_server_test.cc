@@ -136,14 +136,6 @@ TEST(GrpcServerTest, ASecondServerOnAPortIsRefused) {
   (*server)->Shutdown(std::chrono::milliseconds(100));
 }
 
-class OneMethod final : public OneMessageService<v1::Admin::Service> {
- public:
-  explicit OneMethod(CallAccess access) : OneMessageService(std::move(access)) {
-    ServeUnary<v1::GetStatusRequest, v1::GetStatusResponse>(
-        "fairway.v1.Admin.GetStatus", [](auto* call) { call->Answer(absl::OkStatus()); });
-  }
-};
-
 // A server with a method that lets everybody in, and more connections of gRPC's clients than may be
 // there without such a call.
 class ConnectionsTest : public testing::Test {
@@ -153,6 +145,9 @@ class ConnectionsTest : public testing::Test {
     ::getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
+    methods_.AddUnary<v1::GetStatusRequest, v1::GetStatusResponse>(
+        "fairway.v1.Admin.GetStatus", [](auto* call) { call->Answer(absl::OkStatus()); });
+    server_ = GrpcServer::Start(front_, methods_.all()).value();
   }
   ~ConnectionsTest() override { server_->Shutdown(std::chrono::milliseconds(100)); }
   void CallOnEach(const std::string& method) {
@@ -167,12 +162,9 @@ class ConnectionsTest : public testing::Test {
   }
 
   std::shared_ptr<Front> front_ = Front::Listen("127.0.0.1", 0, {}).value();
-  OneMethod method_{
+  GatedMethods methods_{
       CallAccess(nullptr, nullptr, [this](const auto&... call) { return front_->LetIn(call...); })};
-  std::unique_ptr<GrpcServer> server_ =
-      GrpcServer::Start(front_,
-                        {[this](grpc::ServerBuilder* to) { to->RegisterService(&method_); }})
-          .value();
+  std::unique_ptr<GrpcServer> server_;
   std::vector<std::shared_ptr<grpc::Channel>> open_;
 };
 

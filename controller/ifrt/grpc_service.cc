@@ -13,6 +13,9 @@
 
 #include <sys/random.h>
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/grpcpp.h>
 
 #include "controller/access/one_message.h"
@@ -20,7 +23,7 @@
 #include "controller/ifrt/version.h"
 #include "controller/sessions/open_streams.h"
 #include "controller/sessions/upload_buffer.h"
-#include "ifrt/service.grpc.pb.h"
+#include "ifrt/service.pb.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {
@@ -28,7 +31,6 @@ namespace {
 
 namespace proxy = xla::ifrt::proxy;
 
-constexpr int kMaxReceiveBytes = 512 << 20;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr char kSessionKey[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
 constexpr std::string_view kService = "xla.ifrt.proxy.GrpcIfrtService";
@@ -38,7 +40,7 @@ constexpr char kEarlyKey[] = "fairway-early";
 constexpr char kStoreKey[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
 
 template <typename Proto>
-std::optional<Proto> FromMetadata(const grpc::CallbackServerContext& context, const char* key) {
+std::optional<Proto> FromMetadata(const grpc::ServerContextBase& context, const char* key) {
   const auto it = context.client_metadata().find(key);
   Proto proto;
   if (it == context.client_metadata().end() ||
@@ -60,7 +62,8 @@ absl::Status ShuttingDown() { return absl::UnavailableError("the controller is s
 absl::Status NoSuchSession() { return absl::NotFoundError("there is no such session"); }
 
 // Receives one host buffer. Destroys itself in OnDone.
-class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest> {
+class StoreCall final
+    : public RpcReactor<proxy::GrpcHostBufferStoreRequest, proxy::GrpcHostBufferStoreResponse> {
  public:
   using Deliver = std::function<void(absl::StatusOr<std::shared_ptr<const Blob>>)>;
 
@@ -75,19 +78,17 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
     StartRead(&chunk_);
     held_->Watch();
   }
-  explicit StoreCall(const grpc::Status& refusal) { Finish(refusal); }
-
   void OnReadDone(bool ok) override {
     if (!ok) {
       deliver_(buffer_->Finish());
-      return Finish(grpc::Status::OK);
+      return StartWriteAndFinish(&response_, absl::OkStatus());
     }
     // A slow disk must not hold up gRPC's threads.
     if (buffer_->GoesToFile(chunk_.data())) return disk_->Run([this] { TakeChunk(); }, session_);
     TakeChunk();
   }
   void OnDone() override {
-    if (held_ != nullptr) held_->Done();
+    held_->Done();
     delete this;
   }
 
@@ -98,20 +99,46 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
     if (!buffer_->overrun()) return StartRead(&chunk_);
     const auto failed = buffer_->Finish();
     deliver_(failed);
-    Finish(ToGrpc(failed.status()));
+    Finish(failed.status());
   }
 
   std::unique_ptr<UploadBuffer> buffer_;
   std::shared_ptr<BlockingPool> disk_;
   uint64_t session_ = 0;
-  std::shared_ptr<HeldCall> held_;  // nullptr: it was refused
+  std::shared_ptr<HeldCall> held_;
   Deliver deliver_;
   proxy::GrpcHostBufferStoreRequest chunk_;
+  const proxy::GrpcHostBufferStoreResponse response_;
 };
 
+// A GrpcHostBufferLookupResponse whose data are these bytes of `blob`. They are copied only where
+// that is cheaper than to keep the blob.
+grpc::ByteBuffer ChunkOf(const std::shared_ptr<const Blob>& blob, std::string_view bytes) {
+  constexpr size_t kCopied = 4096;
+  std::string head;
+  {
+    google::protobuf::io::StringOutputStream to(&head);
+    google::protobuf::io::CodedOutputStream out(&to);
+    using google::protobuf::internal::WireFormatLite;
+    out.WriteTag(WireFormatLite::MakeTag(proxy::GrpcHostBufferLookupResponse::kDataFieldNumber,
+                                         WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
+    out.WriteVarint32(static_cast<uint32_t>(bytes.size()));
+  }
+  if (bytes.size() <= kCopied) {
+    const grpc::Slice slice(head.append(bytes));
+    return {&slice, 1};
+  }
+  using Kept = std::shared_ptr<const Blob>;
+  const grpc::Slice slices[] = {
+      grpc::Slice(head), grpc::Slice(
+                             const_cast<char*>(bytes.data()), bytes.size(),
+                             [](void* kept) { delete static_cast<Kept*>(kept); }, new Kept(blob))};
+  return {slices, 2};
+}
+
 // Sends one host buffer. Lives until OnDone, and while the store refers to it.
-class LookupCall final : public OneMessageCall<proxy::GrpcHostBufferLookupRequest,
-                                               proxy::GrpcHostBufferLookupResponse> {
+class LookupCall final
+    : public OneMessageCall<proxy::GrpcHostBufferLookupRequest, grpc::ByteBuffer> {
  public:
   using Look = std::function<void(const std::shared_ptr<LookupCall>&)>;
 
@@ -130,13 +157,13 @@ class LookupCall final : public OneMessageCall<proxy::GrpcHostBufferLookupReques
       if (decided_) return;
       decided_ = true;
     }
-    if (!bytes.ok()) return Finish(ToGrpc(bytes.status()));
+    if (!bytes.ok()) return Finish(bytes.status());
     bytes_ = *std::move(bytes);
     WriteNext();  // one message at least, even for an empty buffer
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok) return Finish(grpc::Status::CANCELLED);
+    if (!ok) return Finish(absl::CancelledError());
     WriteNext();
   }
   void OnCancel() override { Deliver(absl::CancelledError("the client gave up")); }
@@ -149,12 +176,12 @@ class LookupCall final : public OneMessageCall<proxy::GrpcHostBufferLookupReques
   void Begin() override { look_(self_); }
   void End(const absl::Status& status) override { Deliver(status); }
   void WriteNext() {
-    const std::string_view rest = bytes_->view().substr(offset_, kChunkBytes);
-    offset_ += rest.size();
-    chunk_.set_data(rest.data(), rest.size());
-    if (offset_ < bytes_->size()) return StartWrite(&chunk_);
+    const std::string_view next = bytes_->view().substr(offset_, kChunkBytes);
+    offset_ += next.size();
+    const grpc::ByteBuffer chunk = ChunkOf(bytes_, next);
+    if (offset_ < bytes_->size()) return StartWrite(&chunk);
     // The client waits for the end of the call, so it goes in one packet with the last bytes.
-    StartWriteAndFinish(&chunk_, {}, grpc::Status::OK);
+    StartWriteAndFinish(&chunk, absl::OkStatus());
   }
 
   const Look look_;
@@ -163,42 +190,42 @@ class LookupCall final : public OneMessageCall<proxy::GrpcHostBufferLookupReques
   bool decided_ = false;  // guarded by mu_: bytes, error or end
   std::shared_ptr<const Blob> bytes_;
   size_t offset_ = 0;
-  proxy::GrpcHostBufferLookupResponse chunk_;
 };
 
 }  // namespace
 
-// Streams have gRPC's own handlers; the other methods are OneMessageService's.
-using StreamsService = proxy::GrpcIfrtService::WithCallbackMethod_IfrtSession<
-    proxy::GrpcIfrtService::WithCallbackMethod_HostBufferStore<proxy::GrpcIfrtService::Service>>;
-
-class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
+class IfrtGrpcService::Impl {
  public:
   Impl(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options)
-      : OneMessageService(options.access),
+      : methods_(options.access),
         loop_(loop),
         door_(door),
         options_(std::move(options)),
         pool_(std::make_shared<BlockingPool>("ifrt-copy", options_.copy_threads)),
         disk_(std::make_shared<BlockingPool>("ifrt-spool", 2)),
         streams_(std::make_shared<OpenStreams>()) {
-    ServeOthers();
+    const std::string service = fmt::format("{}.", kService);
+    methods_.Add(service + "IfrtSession",
+                 [this](const AdmittedCall& admitted) { return Session(admitted); });
+    methods_.Add(service + "HostBufferStore",
+                 [this](const AdmittedCall& admitted) { return Store(admitted); });
+    AddOthers(service);
   }
 
-  grpc::ServerBidiReactor<proxy::IfrtRequest, proxy::IfrtResponse>* IfrtSession(
-      grpc::CallbackServerContext* context) override {
-    const Verdict verdict = Judge(*context, "IfrtSession");
-    if (!verdict.status.ok()) {
-      return options_.access
-          .RefuseStream<grpc::ServerBidiReactor<proxy::IfrtRequest, proxy::IfrtResponse>>(verdict);
-    }
-    const std::string& tenant = verdict.caller.tenant;  // empty: what the client says counts
-    const std::shared_ptr<HeldCall> held = options_.access.Hold(verdict.caller, context);
+  const RpcMethods& methods() const { return methods_.all(); }
+  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
+  size_t num_streams() const { return streams_->size(); }
+
+ private:
+  RpcCall* Session(const AdmittedCall& admitted) {
+    const std::string& tenant = admitted.caller.tenant;  // empty: what the client says counts
+    const std::shared_ptr<HeldCall>& held = admitted.held;
     uint64_t id = 0;
     while (id == 0) {
       if (getrandom(&id, sizeof(id), 0) != sizeof(id)) id = 0;
     }
-    const auto metadata = FromMetadata<proxy::GrpcIfrtSessionMetadata>(*context, kSessionKey);
+    const auto metadata =
+        FromMetadata<proxy::GrpcIfrtSessionMetadata>(*admitted.context, kSessionKey);
     std::map<std::string, AttributeValue> data;
     if (metadata.has_value()) data = AttributesFromProto(metadata->initialization_data());
     auto stream = std::make_shared<IfrtStream>(
@@ -211,7 +238,7 @@ class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
                             },
                             "IfrtRequest", garbage_, options_.messages,
                             [held](size_t bytes) { held->Took(bytes); }});
-    const bool open = streams_->Add(id, OwnerOf(verdict, *context), stream, options_.spool.Share());
+    const bool open = streams_->Add(id, admitted.owner, stream, options_.spool.Share());
     absl::Status refusal;
     if (!open) refusal = ShuttingDown();
     if (!metadata.has_value()) {
@@ -228,22 +255,16 @@ class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
     return stream.get();
   }
 
-  grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest>* HostBufferStore(
-      grpc::CallbackServerContext* context, proxy::GrpcHostBufferStoreResponse*) override {
-    const Verdict verdict = Judge(*context, "HostBufferStore");
-    if (!verdict.status.ok()) {
-      return options_.access
-          .RefuseStream<grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest>>(verdict);
-    }
-    const auto metadata = FromMetadata<proxy::GrpcHostBufferStoreMetadata>(*context, kStoreKey);
+  RpcCall* Store(const AdmittedCall& admitted) {
+    const auto metadata =
+        FromMetadata<proxy::GrpcHostBufferStoreMetadata>(*admitted.context, kStoreKey);
     if (!metadata.has_value())
-      return new StoreCall(
-          {grpc::StatusCode::INVALID_ARGUMENT, "the call carries no readable store metadata"});
+      return admitted.Refuse(InvalidArgument("the call carries no readable store metadata"));
     const uint64_t id = metadata->session_id(), handle = metadata->handle();
-    std::optional<Spool> spool = streams_->SpoolOf(id, OwnerOf(verdict, *context));
-    if (!spool.has_value()) return new StoreCall(ToGrpc(NoSuchSession()));
+    std::optional<Spool> spool = streams_->SpoolOf(id, admitted.owner);
+    if (!spool.has_value()) return admitted.Refuse(NoSuchSession());
     return new StoreCall(std::make_unique<UploadBuffer>(metadata->buffer_size(), *std::move(spool)),
-                         disk_, id, options_.access.Hold(verdict.caller, context),
+                         disk_, id, admitted.held,
                          [loop = loop_, door = door_, id,
                           handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
                            loop->Post("ifrt stored", [door, id, handle, bytes = std::move(bytes)] {
@@ -253,25 +274,20 @@ class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
                          });
   }
 
-  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
-  size_t num_streams() const { return streams_->size(); }
-
- private:
-  void ServeOthers() {
-    const std::string service = fmt::format("{}.", kService);
-    ServeUnary<proxy::GrpcGetVersionRequest, proxy::GrpcGetVersionResponse>(
+  void AddOthers(const std::string& service) {
+    methods_.AddUnary<proxy::GrpcGetVersionRequest, proxy::GrpcGetVersionResponse>(
         service + "GetVersion", [](auto* call) {
           const auto version =
               ChooseVersion(call->request().min_version(), call->request().max_version());
           if (version.ok()) *call->response().mutable_version() = *version;
           call->Answer(version.status());
         });
-    Serve<LookupCall>(service + "HostBufferLookup", [this](AdmittedCall admitted) {
+    methods_.AddOneMessage<LookupCall>(service + "HostBufferLookup", [this](AdmittedCall admitted) {
       const bool early = admitted.context->client_metadata().contains(kEarlyKey);
       return LookupCall::Make(std::move(admitted),
                               [this, early](const auto& call) { Look(call, early); });
     });
-    ServeUnary<proxy::GrpcHostBufferDeleteRequest, proxy::GrpcHostBufferDeleteResponse>(
+    methods_.AddUnary<proxy::GrpcHostBufferDeleteRequest, proxy::GrpcHostBufferDeleteResponse>(
         service + "HostBufferDelete", [this](auto* call) {
           const uint64_t id = call->request().session_id(), handle = call->request().handle();
           const bool owned = streams_->Owns(id, call->owner());
@@ -281,7 +297,8 @@ class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
                                             : session->host_buffers().Delete(handle));
           });
         });
-    ServeUnary<proxy::GrpcHostBufferReadFromDiskRequest, proxy::GrpcHostBufferReadFromDiskResponse>(
+    methods_.AddUnary<proxy::GrpcHostBufferReadFromDiskRequest,
+                      proxy::GrpcHostBufferReadFromDiskResponse>(
         service + "HostBufferReadFromDisk", [](auto* call) {
           call->Answer(absl::UnimplementedError("HostBufferReadFromDisk is not served by Fairway"));
         });
@@ -302,13 +319,8 @@ class IfrtGrpcService::Impl final : public OneMessageService<StreamsService> {
       }
     });
   }
-  Verdict Judge(const grpc::CallbackServerContext& context, std::string_view method) const {
-    return options_.access.Judge(context, fmt::format("{}.{}", kService, method));
-  }
-  std::string OwnerOf(const Verdict& verdict, const grpc::CallbackServerContext& context) const {
-    return options_.access.OwnerOf(verdict.caller, context);
-  }
 
+  GatedMethods methods_;
   EventLoop* const loop_;
   IfrtDoor* const door_;
   const IfrtGrpcOptions options_;
@@ -322,10 +334,7 @@ IfrtGrpcService::IfrtGrpcService(EventLoop* loop, IfrtDoor* door, IfrtGrpcOption
     : impl_(std::make_unique<Impl>(loop, door, std::move(options))) {}
 IfrtGrpcService::~IfrtGrpcService() = default;
 
-void IfrtGrpcService::Register(grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  builder->RegisterService(impl_.get());
-}
+const RpcMethods& IfrtGrpcService::methods() const { return impl_->methods(); }
 
 void IfrtGrpcService::Shutdown(std::chrono::milliseconds grace) { impl_->Shutdown(grace); }
 size_t IfrtGrpcService::num_streams() const { return impl_->num_streams(); }

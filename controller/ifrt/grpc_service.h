@@ -13,10 +13,6 @@
 #include "controller/sessions/open_streams.h"
 #include "transport/block_pool.h"
 
-namespace grpc {
-class ServerBuilder;
-}
-
 namespace fairway {
 
 struct IfrtGrpcOptions {
@@ -37,9 +33,8 @@ class IfrtGrpcService {
   IfrtGrpcService(const IfrtGrpcService&) = delete;
   IfrtGrpcService& operator=(const IfrtGrpcService&) = delete;
 
-  // Adds the service, and lifts the receive limit: programs of tens of megabytes come as one
-  // message.
-  void Register(grpc::ServerBuilder* builder);
+  // They work as long as this does.
+  const RpcMethods& methods() const;
 
   // Answers waiting and new requests with UNAVAILABLE. Ends the streams with it once their clients
   // have left, or after `grace`: jaxlib's client reports a stream that ends under it as CANCELLED,

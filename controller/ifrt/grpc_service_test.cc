@@ -18,6 +18,7 @@
 #include "controller/cluster/inspection.h"
 #include "controller/cluster/sessions.h"
 #include "controller/ifrt/test_cluster.h"
+#include "controller/rpc/server_for_test.h"
 #include "ifrt/service.grpc.pb.h"
 
 namespace fairway {
@@ -39,19 +40,15 @@ IfrtSessionOptions FewNodes() {
 class GrpcServiceTest : public testing::Test {
  protected:
   explicit GrpcServiceTest(std::unique_ptr<Gate> gate = nullptr) : gate_(std::move(gate)) {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    service_.Register(&builder);
-    server_ = builder.BuildAndStart();
+    server_ = std::make_unique<ServerForTest>(service_.methods());
     loop_thread_ = std::thread([this] { loop_.Run(); });
     Pump();
-    stub_ = Connect(port);
-    port_ = port;
+    port_ = server_->port();
+    stub_ = Connect(port_);
   }
   ~GrpcServiceTest() override {
     service_.Shutdown(std::chrono::seconds(0));
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    server_->Shutdown(std::chrono::seconds(5));
     loop_.Stop();
     loop_thread_.join();
   }
@@ -152,7 +149,7 @@ class GrpcServiceTest : public testing::Test {
   TestCluster cluster_{0, -1, FewNodes()};
   const std::unique_ptr<Gate> gate_;
   IfrtGrpcService service_{&loop_, &cluster_.door(), {.access = CallAccess(&loop_, gate_.get())}};
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ServerForTest> server_;
   std::thread loop_thread_;
   std::unique_ptr<GrpcIfrtService::Stub> stub_;
   int port_ = 0;

@@ -23,10 +23,6 @@ size_t BytesOf(const xla::ifrt::proxy::IfrtResponse& response) {
 
 }  // namespace
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)};
-}
-
 absl::StatusOr<IfrtStream::Decoded> IfrtStream::Decode(std::unique_ptr<Request> message) {
   const size_t bytes = message->ByteSizeLong();
   return Decoded{std::move(message), bytes, bytes};
@@ -56,9 +52,7 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
 }
 
 void IfrtStream::StartWriting(const Response* message) {
-  grpc::WriteOptions options;
-  if (!outbox_.empty()) options.set_buffer_hint();  // it is sent with the next message
-  StartWrite(message, options);
+  StartWrite(message, !outbox_.empty());  // it is sent with the next message
 }
 
 void IfrtStream::FailSession(const absl::Status& status) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One IfrtSession stream, between gRPC's callbacks and the session in the loop. Private to this
+// One IfrtSession stream, between the call's callbacks and the session in the loop. Private to this
 // folder.
 #ifndef FAIRWAY_CONTROLLER_IFRT_SESSION_STREAM_H_
 #define FAIRWAY_CONTROLLER_IFRT_SESSION_STREAM_H_
@@ -11,19 +11,16 @@
 #include <string>
 #include <vector>
 
-#include <grpcpp/grpcpp.h>
-
 #include "controller/ifrt/door.h"
 #include "controller/ifrt/session.h"
+#include "controller/rpc/rpc_call.h"
 #include "controller/sessions/stream.h"
 
 namespace fairway {
 
-grpc::Status ToGrpc(const absl::Status& status);
-
 // Thread-safe.
 class IfrtStream final
-    : public grpc::ServerBidiReactor<xla::ifrt::proxy::IfrtRequest, xla::ifrt::proxy::IfrtResponse>,
+    : public RpcReactor<xla::ifrt::proxy::IfrtRequest, xla::ifrt::proxy::IfrtResponse>,
       public SessionStream<xla::ifrt::proxy::IfrtRequest,
                            std::unique_ptr<xla::ifrt::proxy::IfrtRequest>,
                            xla::ifrt::proxy::IfrtResponse>,
@@ -45,7 +42,7 @@ class IfrtStream final
   }
   void Discard(std::shared_ptr<void> garbage) override { GiveAway(std::move(garbage)); }
 
-  // gRPC's callbacks.
+  // RpcCall
   void OnReadDone(bool ok) override { ReadDone(ok); }
   void OnWriteDone(bool ok) override { WriteDone(ok); }
   void OnCancel() override { Cancelled(); }
@@ -58,7 +55,7 @@ class IfrtStream final
   // SessionStream
   void StartReading(Request* into) override { StartRead(into); }
   void StartWriting(const Response* message) override;
-  void FinishStream(const absl::Status& status) override { Finish(ToGrpc(status)); }
+  void FinishStream(const absl::Status& status) override { Finish(status); }
   Outgoing Next() override;
   void DropUnsent() override { outbox_.clear(); }
   absl::StatusOr<Decoded> Decode(std::unique_ptr<Request> message) override;

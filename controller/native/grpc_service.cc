@@ -6,37 +6,36 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "controller/access/one_message.h"
 #include "controller/native/native_stream.h"
-#include "fairway/v1/client.grpc.pb.h"
 
 namespace fairway {
 namespace {
-
-constexpr int kMaxReceiveBytes = 512 << 20;
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
 
 }  // namespace
 
-class NativeGrpcService::Impl final
-    : public v1::Client::WithRawCallbackMethod_Session<v1::Client::Service> {
+class NativeGrpcService::Impl {
  public:
   Impl(EventLoop* loop, NativeDoor* door, NativeGrpcOptions options)
-      : loop_(loop),
+      : methods_(options.access),
+        loop_(loop),
         door_(door),
         options_(std::move(options)),
         pool_(std::make_shared<BlockingPool>("native-pool", 2)),
-        streams_(std::make_shared<OpenStreams>()) {}
+        streams_(std::make_shared<OpenStreams>()) {
+    methods_.Add("fairway.v1.Client.Session",
+                 [this](const AdmittedCall& admitted) { return Session(admitted); });
+  }
 
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
-      grpc::CallbackServerContext* context) override {
-    const CallAccess& access = options_.access;
-    const Verdict verdict = access.Judge(*context, "fairway.v1.Client.Session");
-    if (!verdict.status.ok()) {
-      return access.RefuseStream<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>>(
-          verdict);
-    }
-    const std::shared_ptr<HeldCall> held = access.Hold(verdict.caller, context);
+  const RpcMethods& methods() const { return methods_.all(); }
+  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
+  size_t num_streams() const { return streams_->size(); }
+
+ private:
+  RpcCall* Session(const AdmittedCall& admitted) {
+    const std::shared_ptr<HeldCall>& held = admitted.held;
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<NativeStream>(
         door_, options_.spool.Share(),
@@ -47,8 +46,8 @@ class NativeGrpcService::Impl final
                               },
                               "fairway.v1.ClientMessage", garbage_, options_.messages,
                               [held](size_t bytes) { held->Took(bytes); }},
-        verdict.caller.tenant);
-    if (streams_->Add(id, context->peer(), stream)) {
+        admitted.caller.tenant);
+    if (streams_->Add(id, admitted.context->peer(), stream)) {
       stream->Start();
       held->Watch(stream);
     } else {
@@ -57,10 +56,7 @@ class NativeGrpcService::Impl final
     return stream.get();
   }
 
-  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
-  size_t num_streams() const { return streams_->size(); }
-
- private:
+  GatedMethods methods_;
   EventLoop* const loop_;
   NativeDoor* const door_;
   const NativeGrpcOptions options_;
@@ -75,10 +71,7 @@ NativeGrpcService::NativeGrpcService(EventLoop* loop, NativeDoor* door, NativeGr
     : impl_(std::make_unique<Impl>(loop, door, std::move(options))) {}
 NativeGrpcService::~NativeGrpcService() = default;
 
-void NativeGrpcService::Register(grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  builder->RegisterService(impl_.get());
-}
+const RpcMethods& NativeGrpcService::methods() const { return impl_->methods(); }
 
 void NativeGrpcService::Shutdown(std::chrono::milliseconds grace) { impl_->Shutdown(grace); }
 size_t NativeGrpcService::num_streams() const { return impl_->num_streams(); }

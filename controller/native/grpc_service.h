@@ -14,10 +14,6 @@
 #include "controller/sessions/open_streams.h"
 #include "transport/block_pool.h"
 
-namespace grpc {
-class ServerBuilder;
-}
-
 namespace fairway {
 
 struct NativeGrpcOptions {
@@ -37,8 +33,8 @@ class NativeGrpcService {
   NativeGrpcService(const NativeGrpcService&) = delete;
   NativeGrpcService& operator=(const NativeGrpcService&) = delete;
 
-  // Adds the service, and lifts the receive limit to 512 MiB: a program comes as one message.
-  void Register(grpc::ServerBuilder* builder);
+  // They work as long as this does.
+  const RpcMethods& methods() const;
 
   // As IfrtGrpcService::Shutdown. Blocks. Not called in the loop, which must be running.
   void Shutdown(std::chrono::milliseconds grace);

@@ -15,6 +15,7 @@
 
 #include "controller/cluster/inspection.h"
 #include "controller/ifrt/test_cluster.h"
+#include "controller/rpc/server_for_test.h"
 #include "fairway/v1/client.grpc.pb.h"
 
 namespace fairway {
@@ -30,18 +31,15 @@ constexpr size_t kMostNodes = 1000;
 class NativeGrpcTest : public testing::Test {
  protected:
   NativeGrpcTest() {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
-    service_.Register(&builder);
-    builder.SetMaxReceiveMessageSize(kMaxMessage);
-    server_ = builder.BuildAndStart();
+    server_ = std::make_unique<ServerForTest>(service_.methods(), kMaxMessage);
+    port_ = server_->port();
     loop_thread_ = std::thread([this] { loop_.Run(); });
     Pump();
     stub_ = v1::Client::NewStub(Channel());
   }
   ~NativeGrpcTest() override {
     service_.Shutdown(std::chrono::seconds(0));
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    server_->Shutdown(std::chrono::seconds(5));
     loop_.Stop();
     loop_thread_.join();
   }
@@ -121,7 +119,7 @@ class NativeGrpcTest : public testing::Test {
                    {.caps = {.max_queued_nodes = kMostNodes}, .server = "test"}};
   NativeGrpcService service_{&loop_, &door_};
   int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ServerForTest> server_;
   std::thread loop_thread_;
   std::unique_ptr<v1::Client::Stub> stub_;
 };

@@ -64,10 +64,6 @@ size_t MemoryOf(const v1::ClientMessage& message, size_t came) {
   return bytes;
 }
 
-void NativeStream::FinishStream(const absl::Status& status) {
-  Finish({static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)});
-}
-
 absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
     std::unique_ptr<grpc::ByteBuffer> message) {
   Decoded out;

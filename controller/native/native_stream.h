@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session's stream, between gRPC's callbacks and the session in the loop. gRPC sees a message
-// as bytes; it is parsed here, so that a message that does not parse can be told from the end of
-// the client's side. Private to this folder.
+// One session's stream, between the call's callbacks and the session in the loop. The call sees a
+// message as bytes; it is parsed here, so that a message that does not parse can be told from the
+// end of the client's side. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_NATIVE_NATIVE_STREAM_H_
 #define FAIRWAY_CONTROLLER_NATIVE_NATIVE_STREAM_H_
 
@@ -17,6 +17,7 @@
 #include "controller/native/door.h"
 #include "controller/native/outbox.h"
 #include "controller/native/uploads.h"
+#include "controller/rpc/rpc_call.h"
 #include "controller/sessions/stream.h"
 
 namespace fairway {
@@ -35,7 +36,7 @@ struct ClientBatch {
 };
 
 // Thread-safe. The session is open from Hello on.
-class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+class NativeStream final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                            public SessionStream<grpc::ByteBuffer, ClientBatch, grpc::ByteBuffer>,
                            public NativeShell {
  public:
@@ -55,7 +56,7 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   }
   void Discard(std::shared_ptr<void> garbage) override { GiveAway(std::move(garbage)); }
 
-  // gRPC's callbacks.
+  // RpcCall
   void OnReadDone(bool ok) override { ReadDone(ok); }
   void OnWriteDone(bool ok) override { WriteDone(ok); }
   void OnCancel() override { Cancelled(); }
@@ -65,7 +66,7 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   // SessionStream
   void StartReading(grpc::ByteBuffer* into) override { StartRead(into); }
   void StartWriting(const grpc::ByteBuffer* message) override { StartWrite(message); }
-  void FinishStream(const absl::Status& status) override;
+  void FinishStream(const absl::Status& status) override { Finish(status); }
   Outgoing Next() override;
   void DropUnsent() override { outbox_.Clear(); }
   absl::StatusOr<Decoded> Decode(std::unique_ptr<grpc::ByteBuffer> message) override;

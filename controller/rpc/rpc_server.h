@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves methods by one completion queue and one thread. gRPC's callback API has several threads
+// that wake each other for nearly each message (docs/design/0072-who-polls-for-rpcs.md).
+#ifndef FAIRWAY_CONTROLLER_RPC_RPC_SERVER_H_
+#define FAIRWAY_CONTROLLER_RPC_RPC_SERVER_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include "async/blocking_pool.h"
+#include "controller/rpc/rpc_call.h"
+
+namespace fairway {
+
+struct RpcTag;
+
+class RpcServer {
+ public:
+  // Whoever calls another method hears UNIMPLEMENTED.
+  explicit RpcServer(RpcMethods methods);
+  // After Stop, or without Start.
+  ~RpcServer();
+
+  // Called once, before the builder builds.
+  void AddTo(grpc::ServerBuilder* builder);
+  // Called once, after the builder has started the server.
+  void Start();
+  // Waits for all calls to end, and ends the thread. Called once, after grpc::Server::Shutdown.
+  void Stop();
+
+ private:
+  friend class RpcCall;
+
+  // Messages of more bytes than this are parsed by the pool: nobody else waits for them.
+  static constexpr size_t kLongMessage = size_t{64} << 10;
+  static constexpr int kAwaited = 8;  // calls that gRPC may give out before it is asked for more
+
+  void Await();
+  void Run();
+  void Handle(const RpcTag& tag, bool ok);
+  void Begin(std::unique_ptr<RpcTransport> transport);
+  RpcCall* Make(grpc::GenericServerContext* context) const;
+  void CallEnded();
+
+  const RpcMethods methods_;
+  BlockingPool pool_;
+  grpc::AsyncGenericService service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::thread thread_;
+  uint64_t next_call_ = 1;
+
+  std::mutex mu_;
+  std::condition_variable none_;
+  size_t calls_ = 0;  // guarded by mu_: those begun, and not ended
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_RPC_RPC_SERVER_H_
