@@ -27,11 +27,13 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> Start() {
 }
 
 // Calls `method` with one message of these bytes. Returns the bytes of the first answer.
-absl::StatusOr<std::string> Call(const std::shared_ptr<grpc::Channel>& channel,
-                                 const std::string& method, const std::string& request) {
+absl::StatusOr<std::string> Call(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+    const std::string& request, grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  context.set_compression_algorithm(compression);
   grpc::CompletionQueue queue;
   void* tag = nullptr;
   bool ok = false;
@@ -171,6 +173,20 @@ class ConnectionsTest : public testing::Test {
 TEST_F(ConnectionsTest, WhoseCallIsLetInIsNotCountedAmongThoseWhoProveNothing) {
   CallOnEach("/fairway.v1.Admin/GetStatus");
   for (const auto& channel : open_) ASSERT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
+}
+
+// A message of some kilobytes may become one of hundreds of megabytes, in the thread that has all
+// calls.
+TEST_F(ConnectionsTest, CompressedMessagesAreRefused) {
+  const auto channel = grpc::CreateChannel(fmt::format("127.0.0.1:{}", server_->port()),
+                                           grpc::InsecureChannelCredentials());
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    // Unknown fields of protobuf, so that it would be taken.
+    const auto answer = Call(channel, "/fairway.v1.Admin/GetStatus",
+                             "\x7a\x80\x80\x02" + std::string(32 << 10, 'x'), algorithm);
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnimplemented) << answer.status();
+  }
+  EXPECT_TRUE(Call(channel, "/fairway.v1.Admin/GetStatus", "").ok());
 }
 
 TEST_F(ConnectionsTest, WhoAsksForTheHealthIs) {
