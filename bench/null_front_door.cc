@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// null_front_door --devices=N --plugin=PATH: the IFRT proxy protocol over the controller's gRPC
-// server; null_session.h answers at once. Prints its port on the first line of its output. It ends
+// null_front_door --devices=N --plugin=PATH: the IFRT proxy protocol over a server of gRPC's
+// callback API, as gRPC's users write it; null_session.h answers at once. Prints its port on the first line of its output. It ends
 // when its input ends.
 #include <unistd.h>
 
@@ -21,10 +21,8 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "bench/null_session.h"
-#include "controller/daemon/grpc_server.h"
 #include "controller/ifrt/version.h"
 #include "ifrt/service.grpc.pb.h"
-#include "transport/front.h"
 #include "worker/compiler/pjrt_compiler.h"
 
 namespace fairway {
@@ -33,6 +31,7 @@ namespace {
 namespace proxy = xla::ifrt::proxy;
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr int kMaxReceiveBytes = 512 << 20;
 
 // Answers each request within gRPC's callback, except that values become ready once no upload is
 // under way. Destroys itself in OnDone.
@@ -199,24 +198,22 @@ int Main(int argc, char** argv) {
   }
   NullServer server(pjrt.num_devices, *std::move(compiler));
   NullService service(&server);
-  auto front = Front::Listen("127.0.0.1", 0, {});
-  if (!front.ok()) {
-    spdlog::error("{}", Text(front.status()));
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  builder.RegisterService(&service);
+  const auto grpc = builder.BuildAndStart();
+  if (grpc == nullptr) {
+    spdlog::error("gRPC cannot start its server");
     return 1;
   }
-  auto grpc = GrpcServer::Start(*std::move(front), {[&](grpc::ServerBuilder* builder) {
-    builder->RegisterService(&service);
-  }});
-  if (!grpc.ok()) {
-    spdlog::error("{}", Text(grpc.status()));
-    return 1;
-  }
-  std::printf("%d\n", (*grpc)->port());
+  std::printf("%d\n", port);
   std::fflush(stdout);
   char byte;
   while (::read(STDIN_FILENO, &byte, 1) > 0) {
   }
-  (*grpc)->Shutdown(std::chrono::milliseconds(100));
+  grpc->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
   std::fflush(stdout);
   ::_exit(0);  // the plugin's threads do not end in an orderly way
 }

@@ -26,7 +26,7 @@ std::string HostOfPeer(const std::string& peer) {
   return host;
 }
 
-class RefusedCall final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class RefusedCall final : public RpcCall {
  public:
   void OnDone() override { delete this; }
 };

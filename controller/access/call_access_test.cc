@@ -28,7 +28,7 @@ class Stream final : public OpenStream {
 };
 
 // A call that ends when it is cancelled, and not otherwise.
-class Call final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class Call final : public RpcCall {
  public:
   Call(std::shared_ptr<HeldCall> held, std::promise<void>* done)
       : held_(std::move(held)), done_(done) {}

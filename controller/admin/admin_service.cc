@@ -11,7 +11,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "base/utf8.h"
-#include "controller/access/one_message.h"
+#include "controller/access/gated_methods.h"
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.pb.h"
@@ -31,7 +31,7 @@ constexpr size_t kMostOnTokens = 1024;
 constexpr size_t kMostJoining = 64;
 
 // Streams lines of logs. Counts in `readers` until they are gone.
-class LogStream final : public OneMessageCall<v1::GetLogsRequest, v1::LogLine> {
+class LogStream final : public OneMessageCall<v1::GetLogsRequest> {
  public:
   LogStream(AdmittedCall admitted, const AdminHooks& hooks, std::atomic<int>& readers)
       : OneMessageCall(std::move(admitted)), hooks_(hooks), readers_(readers) {}
@@ -72,7 +72,7 @@ class LogStream final : public OneMessageCall<v1::GetLogsRequest, v1::LogLine> {
     line_.set_process(ValidUtf8(lines_[next_].first));
     line_.set_line(ValidUtf8(lines_[next_].second));
     lines_[next_++] = {};
-    StartWrite(&line_);
+    StartWrite(line_);
   }
 
   const AdminHooks& hooks_;

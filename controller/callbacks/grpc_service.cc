@@ -8,7 +8,7 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "controller/access/one_message.h"
+#include "controller/access/gated_methods.h"
 #include "controller/callbacks/callback_stream.h"
 #include "controller/sessions/open_streams.h"
 #include "fairway/v1/callbacks.pb.h"
@@ -18,9 +18,7 @@ namespace {
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
 
-class GrpcCallbackStream final
-    : public RpcReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>,
-      public CallbackStream {
+class GrpcCallbackStream final : public RpcCall, public CallbackStream {
  public:
   using CallbackStream::CallbackStream;
 
@@ -31,7 +29,7 @@ class GrpcCallbackStream final
 
  private:
   void StartReading(In* into) override { StartRead(into); }
-  void StartWriting(const Out* message) override { StartWrite(message); }
+  void StartWriting(const Out* message) override { StartWrite(*message); }
   void FinishStream(const absl::Status& status) override { Finish(status); }
 };
 

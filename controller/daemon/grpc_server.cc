@@ -94,12 +94,12 @@ void Give(Acceptor& acceptor, int fd) {
 // grpc.health.v1.Health/Check. Nobody is asked for a token, so no message is read, as gRPC's own
 // service would: whichever service a client asks for, it hears of the server. Its health cannot be
 // watched, since whoever watches stays.
-class HealthCheck final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class HealthCheck final : public RpcCall {
  public:
   explicit HealthCheck(bool serving) {
     // HealthCheckResponse.status: SERVING or NOT_SERVING
     const grpc::Slice answer(serving ? "\x08\x01" : "\x08\x02");
-    WriteLast(grpc::ByteBuffer(&answer, 1), absl::OkStatus());
+    StartWriteAndFinish(grpc::ByteBuffer(&answer, 1), absl::OkStatus());
   }
   void OnDone() override { delete this; }
 };

@@ -14,7 +14,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include "controller/access/one_message.h"
+#include "controller/access/gated_methods.h"
 #include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {
@@ -27,9 +27,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> Start() {
 }
 
 // Calls `method` with one message of these bytes. Returns the bytes of the first answer.
-absl::StatusOr<std::string> Call(
-    const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-    const std::string& request, grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+absl::StatusOr<std::string> Call(const std::shared_ptr<grpc::Channel>& channel,
+                                 const std::string& method, const std::string& request,
+                                 grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));

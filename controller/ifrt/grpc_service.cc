@@ -18,7 +18,7 @@
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/grpcpp.h>
 
-#include "controller/access/one_message.h"
+#include "controller/access/gated_methods.h"
 #include "controller/ifrt/session_stream.h"
 #include "controller/ifrt/version.h"
 #include "controller/sessions/open_streams.h"
@@ -62,8 +62,7 @@ absl::Status ShuttingDown() { return absl::UnavailableError("the controller is s
 absl::Status NoSuchSession() { return absl::NotFoundError("there is no such session"); }
 
 // Receives one host buffer. Destroys itself in OnDone.
-class StoreCall final
-    : public RpcReactor<proxy::GrpcHostBufferStoreRequest, proxy::GrpcHostBufferStoreResponse> {
+class StoreCall final : public RpcCall {
  public:
   using Deliver = std::function<void(absl::StatusOr<std::shared_ptr<const Blob>>)>;
 
@@ -81,7 +80,7 @@ class StoreCall final
   void OnReadDone(bool ok) override {
     if (!ok) {
       deliver_(buffer_->Finish());
-      return StartWriteAndFinish(&response_, absl::OkStatus());
+      return StartWriteAndFinish(response_, absl::OkStatus());
     }
     // A slow disk must not hold up gRPC's threads.
     if (buffer_->GoesToFile(chunk_.data())) return disk_->Run([this] { TakeChunk(); }, session_);
@@ -137,8 +136,7 @@ grpc::ByteBuffer ChunkOf(const std::shared_ptr<const Blob>& blob, std::string_vi
 }
 
 // Sends one host buffer. Lives until OnDone, and while the store refers to it.
-class LookupCall final
-    : public OneMessageCall<proxy::GrpcHostBufferLookupRequest, grpc::ByteBuffer> {
+class LookupCall final : public OneMessageCall<proxy::GrpcHostBufferLookupRequest> {
  public:
   using Look = std::function<void(const std::shared_ptr<LookupCall>&)>;
 
@@ -179,9 +177,9 @@ class LookupCall final
     const std::string_view next = bytes_->view().substr(offset_, kChunkBytes);
     offset_ += next.size();
     const grpc::ByteBuffer chunk = ChunkOf(bytes_, next);
-    if (offset_ < bytes_->size()) return StartWrite(&chunk);
+    if (offset_ < bytes_->size()) return StartWrite(chunk);
     // The client waits for the end of the call, so it goes in one packet with the last bytes.
-    StartWriteAndFinish(&chunk, absl::OkStatus());
+    StartWriteAndFinish(chunk, absl::OkStatus());
   }
 
   const Look look_;

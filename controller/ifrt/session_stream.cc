@@ -52,7 +52,7 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
 }
 
 void IfrtStream::StartWriting(const Response* message) {
-  StartWrite(message, !outbox_.empty());  // it is sent with the next message
+  StartWrite(*message, !outbox_.empty());  // it is sent with the next message
 }
 
 void IfrtStream::FailSession(const absl::Status& status) {

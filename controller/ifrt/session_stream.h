@@ -19,12 +19,11 @@
 namespace fairway {
 
 // Thread-safe.
-class IfrtStream final
-    : public RpcReactor<xla::ifrt::proxy::IfrtRequest, xla::ifrt::proxy::IfrtResponse>,
-      public SessionStream<xla::ifrt::proxy::IfrtRequest,
-                           std::unique_ptr<xla::ifrt::proxy::IfrtRequest>,
-                           xla::ifrt::proxy::IfrtResponse>,
-      public IfrtShell {
+class IfrtStream final : public RpcCall,
+                         public SessionStream<xla::ifrt::proxy::IfrtRequest,
+                                              std::unique_ptr<xla::ifrt::proxy::IfrtRequest>,
+                                              xla::ifrt::proxy::IfrtResponse>,
+                         public IfrtShell {
  public:
   // `channel` serves its callbacks; empty: there is none.
   IfrtStream(uint64_t id, std::string tenant, CallbackChannel channel, IfrtDoor* door,

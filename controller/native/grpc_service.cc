@@ -6,7 +6,7 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "controller/access/one_message.h"
+#include "controller/access/gated_methods.h"
 #include "controller/native/native_stream.h"
 
 namespace fairway {

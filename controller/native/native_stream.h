@@ -36,7 +36,7 @@ struct ClientBatch {
 };
 
 // Thread-safe. The session is open from Hello on.
-class NativeStream final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+class NativeStream final : public RpcCall,
                            public SessionStream<grpc::ByteBuffer, ClientBatch, grpc::ByteBuffer>,
                            public NativeShell {
  public:
@@ -65,7 +65,7 @@ class NativeStream final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer>
  private:
   // SessionStream
   void StartReading(grpc::ByteBuffer* into) override { StartRead(into); }
-  void StartWriting(const grpc::ByteBuffer* message) override { StartWrite(message); }
+  void StartWriting(const grpc::ByteBuffer* message) override { StartWrite(*message); }
   void FinishStream(const absl::Status& status) override { Finish(status); }
   Outgoing Next() override;
   void DropUnsent() override { outbox_.Clear(); }

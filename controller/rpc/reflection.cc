@@ -58,8 +58,7 @@ void Answer(const std::set<std::string>& services, reflection::ServerReflectionR
 }
 
 // Answers one request after the other.
-class Reflection final
-    : public RpcReactor<reflection::ServerReflectionRequest, reflection::ServerReflectionResponse> {
+class Reflection final : public RpcCall {
  public:
   explicit Reflection(Services services) : services_(std::move(services)) { StartRead(&request_); }
   void OnReadDone(bool ok) override {
@@ -68,7 +67,7 @@ class Reflection final
     answer_.set_valid_host(request_.host());
     answer_.mutable_original_request()->Swap(&request_);
     Answer(*services_, &answer_);
-    StartWrite(&answer_);
+    StartWrite(answer_);
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return Finish(absl::CancelledError());

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/rpc_call.h"
 
+#include <optional>
 #include <utility>
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 
 #include "controller/rpc/rpc_server.h"
 #include "controller/rpc/rpc_transport.h"
@@ -9,39 +13,73 @@
 namespace fairway {
 namespace {
 
+using google::protobuf::MessageLite;
+
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)};
 }
 
+grpc::ByteBuffer BytesOf(const MessageLite& message) {
+  grpc::ByteBuffer bytes;
+  bool own = false;
+  // Fails only for a message of over 2 GiB, which nothing makes.
+  (void)grpc::GenericSerialize<grpc::ProtoBufferWriter, MessageLite>(message, &bytes, &own);
+  return bytes;
+}
+
 }  // namespace
 
-RpcCall::RpcCall() = default;
+// What was begun before the transport was there.
+struct RpcCall::Early {
+  bool read = false;
+  std::optional<grpc::ByteBuffer> write;
+  std::optional<absl::Status> end;
+};
+
+RpcCall::RpcCall() : early_(std::make_unique<Early>()) {}
 RpcCall::~RpcCall() = default;
 
-void RpcCall::Read() {
+void RpcCall::StartRead(MessageLite* into, size_t most) {
+  Read({.message = into, .bytes = nullptr, .most = most});
+}
+
+void RpcCall::StartRead(grpc::ByteBuffer* into) {
+  Read({.message = nullptr, .bytes = into, .most = kAnyLength});
+}
+
+void RpcCall::Read(const Into& into) {
   const std::lock_guard lock(mu_);
-  if (transport_ == nullptr) {
-    early_.read = true;
+  into_ = into;
+  if (early_ != nullptr) {
+    early_->read = true;
   } else {
     BeginRead();
   }
 }
 
-void RpcCall::Write(const grpc::ByteBuffer& bytes, bool more) {
+void RpcCall::StartWrite(const MessageLite& message, bool more) {
+  StartWrite(BytesOf(message), more);
+}
+
+void RpcCall::StartWrite(const grpc::ByteBuffer& bytes, bool more) {
   const std::lock_guard lock(mu_);
-  if (transport_ == nullptr) {
-    early_.write = bytes;
+  if (early_ != nullptr) {
+    early_->write = bytes;
   } else {
     BeginWrite(bytes, more);
   }
 }
 
-void RpcCall::WriteLast(const grpc::ByteBuffer& bytes, const absl::Status& status) {
+void RpcCall::StartWriteAndFinish(const MessageLite& message, const absl::Status& status) {
+  StartWriteAndFinish(BytesOf(message), status);
+}
+
+void RpcCall::StartWriteAndFinish(const grpc::ByteBuffer& bytes, const absl::Status& status) {
   const std::lock_guard lock(mu_);
-  if (transport_ == nullptr) {
-    early_.write = bytes;
-    early_.end = status;
+  if (early_ != nullptr) {
+    early_->write = bytes;
+    early_->end = status;
   } else {
     BeginFinish(&bytes, status);
   }
@@ -49,8 +87,8 @@ void RpcCall::WriteLast(const grpc::ByteBuffer& bytes, const absl::Status& statu
 
 void RpcCall::Finish(const absl::Status& status) {
   const std::lock_guard lock(mu_);
-  if (transport_ == nullptr) {
-    early_.end = status;
+  if (early_ != nullptr) {
+    early_->end = status;
   } else {
     BeginFinish(nullptr, status);
   }
@@ -83,19 +121,32 @@ void RpcCall::Bind(std::unique_ptr<RpcTransport> transport) {
   transport_ = std::move(transport);
   transport_->call = this;
   at_work_ = 1;  // gRPC says when it is done
-  const Early early = std::exchange(early_, {});
-  if (early.read) BeginRead();
-  if (early.end.has_value()) {
-    BeginFinish(early.write.has_value() ? &*early.write : nullptr, *early.end);
-  } else if (early.write.has_value()) {
-    BeginWrite(*early.write, false);
+  const std::unique_ptr<Early> early = std::move(early_);
+  if (early->read) BeginRead();
+  if (early->end.has_value()) {
+    BeginFinish(early->write.has_value() ? &*early->write : nullptr, *early->end);
+  } else if (early->write.has_value()) {
+    BeginWrite(*early->write, false);
   }
+}
+
+bool RpcCall::Take(grpc::ByteBuffer* bytes) {
+  came_ = bytes->Length();
+  if (into_.bytes != nullptr) {
+    into_.bytes->Swap(bytes);
+    return true;
+  }
+  if (came_ > into_.most) return false;
+  return grpc::GenericDeserialize<grpc::ProtoBufferReader, MessageLite>(bytes, into_.message).ok();
 }
 
 void RpcCall::ReadEnded(bool ok) {
   grpc::ByteBuffer bytes;
   bytes.Swap(&transport_->incoming);
-  OnReadDone(ok && Take(&bytes));
+  came_ = 0;
+  ok = ok && Take(&bytes);
+  bytes.Clear();
+  OnReadDone(ok);
   Ended();
 }
 

@@ -6,17 +6,21 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/codegen/proto_utils.h>
-#include <grpcpp/support/byte_buffer.h>
-
 #include "base/status.h"
+
+namespace google::protobuf {
+class MessageLite;
+}
+namespace grpc {
+class ByteBuffer;
+class ServerContextBase;
+}  // namespace grpc
 
 namespace fairway {
 
@@ -32,7 +36,7 @@ class RpcCall {
   RpcCall& operator=(const RpcCall&) = delete;
   virtual ~RpcCall();
 
-  // The read is over. False: there is no message any more, or it was no valid one.
+  // The read is over. False: there is no message any more, or it was no valid one, or too long.
   virtual void OnReadDone(bool /*ok*/) {}
   // The write is over. False: the client has gone.
   virtual void OnWriteDone(bool /*ok*/) {}
@@ -46,25 +50,36 @@ class RpcCall {
   void Finish(const absl::Status& status);
 
  protected:
-  void Read();
+  static constexpr size_t kAnyLength = std::numeric_limits<size_t>::max();
+
+  // Reads the next message, or its bytes, into what must live until OnReadDone. One of more than
+  // `most` bytes is dropped instead of parsed.
+  void StartRead(google::protobuf::MessageLite* into, size_t most = kAnyLength);
+  void StartRead(grpc::ByteBuffer* into);
+  // The bytes of the message of the last OnReadDone; 0: there was none.
+  size_t came() const { return came_; }
   // `more`: another write follows at once, and may go in one packet with it.
-  void Write(const grpc::ByteBuffer& bytes, bool more = false);
-  // Write and Finish, in one packet. OnWriteDone does not come.
-  void WriteLast(const grpc::ByteBuffer& bytes, const absl::Status& status);
-  // Takes the bytes of a message that came. False: they are no valid message.
-  virtual bool Take(grpc::ByteBuffer* bytes) = 0;
+  void StartWrite(const google::protobuf::MessageLite& message, bool more = false);
+  void StartWrite(const grpc::ByteBuffer& bytes, bool more = false);
+  // A write and Finish, in one packet. OnWriteDone does not come.
+  void StartWriteAndFinish(const google::protobuf::MessageLite& message,
+                           const absl::Status& status);
+  void StartWriteAndFinish(const grpc::ByteBuffer& bytes, const absl::Status& status);
 
  private:
   friend class RpcServer;
+  struct Early;
 
-  // What was begun before the transport was there: a service makes a call first.
-  struct Early {
-    bool read = false;
-    std::optional<grpc::ByteBuffer> write;
-    std::optional<absl::Status> end;
+  // Where a message goes: to one of them.
+  struct Into {
+    google::protobuf::MessageLite* message = nullptr;
+    grpc::ByteBuffer* bytes = nullptr;
+    size_t most = kAnyLength;
   };
 
   void Bind(std::unique_ptr<RpcTransport> transport);
+  void Read(const Into& into);
+  bool Take(grpc::ByteBuffer* bytes);
   void ReadEnded(bool ok);
   void WriteEnded(bool ok);
   void CancelledOrDone();
@@ -76,46 +91,14 @@ class RpcCall {
   void BeginWrite(const grpc::ByteBuffer& bytes, bool more);
   void BeginFinish(const grpc::ByteBuffer* last, const absl::Status& status);
 
-  std::mutex mu_;  // guards the members below
-  std::unique_ptr<RpcTransport> transport_;
-  Early early_;  // as long as there is no transport
+  Into into_;        // of the read that is at work
+  size_t came_ = 0;  // written before OnReadDone
+
+  std::mutex mu_;                            // guards the members below
+  std::unique_ptr<RpcTransport> transport_;  // from Bind until OnDone
+  std::unique_ptr<Early> early_;             // until Bind: a service makes a call first
   int at_work_ = 0;
   bool finished_ = false;
-};
-
-// A call whose messages are of these types: messages of protobuf, or grpc::ByteBuffer.
-template <typename In, typename Out>
-class RpcReactor : public RpcCall {
- public:
-  void StartRead(In* into) {
-    into_ = into;
-    Read();
-  }
-  void StartWrite(const Out* message, bool more = false) { Write(Bytes(*message), more); }
-  void StartWriteAndFinish(const Out* message, const absl::Status& status) {
-    WriteLast(Bytes(*message), status);
-  }
-
- private:
-  static grpc::ByteBuffer Bytes(const grpc::ByteBuffer& message) { return message; }
-  template <typename Message>
-  static grpc::ByteBuffer Bytes(const Message& message) {
-    grpc::ByteBuffer bytes;
-    bool own = false;
-    (void)grpc::SerializationTraits<Message>::Serialize(message, &bytes, &own);
-    return bytes;
-  }
-  static bool Parse(grpc::ByteBuffer* bytes, grpc::ByteBuffer* into) {
-    into->Swap(bytes);
-    return true;
-  }
-  template <typename Message>
-  static bool Parse(grpc::ByteBuffer* bytes, Message* into) {
-    return grpc::SerializationTraits<Message>::Deserialize(bytes, into).ok();
-  }
-  bool Take(grpc::ByteBuffer* bytes) final { return Parse(bytes, into_); }
-
-  In* into_ = nullptr;
 };
 
 // The methods of a service, as descriptors name them: "fairway.v1.Admin.GetStatus". Each makes the

@@ -5,6 +5,9 @@
 #include <string>
 #include <utility>
 
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
 #include "controller/rpc/rpc_transport.h"
 
 namespace fairway {
@@ -17,27 +20,33 @@ std::string NameOf(const std::string& path) {
   return name;
 }
 
-class Unimplemented final : public RpcReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class Unimplemented final : public RpcCall {
  public:
   void OnDone() override { delete this; }
 };
 
 }  // namespace
 
-RpcServer::RpcServer(RpcMethods methods) : methods_(std::move(methods)), pool_("rpc-parse", 2) {}
+struct RpcServer::Queue {
+  grpc::AsyncGenericService service;
+  std::unique_ptr<grpc::ServerCompletionQueue> events;  // nullptr: before AddTo, and after Stop
+};
+
+RpcServer::RpcServer(RpcMethods methods)
+    : methods_(std::move(methods)), pool_("rpc-parse", 2), queue_(std::make_unique<Queue>()) {}
 
 RpcServer::~RpcServer() {
-  if (queue_ == nullptr || thread_.joinable()) return;
-  queue_->Shutdown();  // gRPC wants an empty queue
+  if (queue_->events == nullptr) return;
+  queue_->events->Shutdown();  // gRPC wants it empty
   void* tag = nullptr;
   bool ok = false;
-  while (queue_->Next(&tag, &ok)) {
+  while (queue_->events->Next(&tag, &ok)) {
   }
 }
 
 void RpcServer::AddTo(grpc::ServerBuilder* builder) {
-  builder->RegisterAsyncGenericService(&service_);
-  queue_ = builder->AddCompletionQueue();
+  builder->RegisterAsyncGenericService(&queue_->service);
+  queue_->events = builder->AddCompletionQueue();
 }
 
 void RpcServer::Start() {
@@ -50,22 +59,22 @@ void RpcServer::Stop() {
     std::unique_lock lock(mu_);
     none_.wait(lock, [this] { return calls_ == 0; });
   }
-  queue_->Shutdown();
+  queue_->events->Shutdown();
   thread_.join();
-  queue_ = nullptr;
+  queue_->events = nullptr;
 }
 
 void RpcServer::Await() {
   auto* const transport = new RpcTransport(this);  // the queue has it
   transport->context.AsyncNotifyWhenDone(&transport->done);
-  service_.RequestCall(&transport->context, &transport->stream, queue_.get(), queue_.get(),
-                       &transport->came);
+  queue_->service.RequestCall(&transport->context, &transport->stream, queue_->events.get(),
+                              queue_->events.get(), &transport->came);
 }
 
 void RpcServer::Run() {
   void* tag = nullptr;
   bool ok = false;
-  while (queue_->Next(&tag, &ok)) Handle(*static_cast<RpcTag*>(tag), ok);
+  while (queue_->events->Next(&tag, &ok)) Handle(*static_cast<RpcTag*>(tag), ok);
 }
 
 void RpcServer::Handle(const RpcTag& tag, bool ok) {
@@ -96,11 +105,12 @@ void RpcServer::Begin(std::unique_ptr<RpcTransport> transport) {
     ++calls_;
   }
   transport->number = next_call_++;
-  RpcCall* const call = Make(&transport->context);
+  RpcCall* const call = Make(transport.get());
   call->Bind(std::move(transport));
 }
 
-RpcCall* RpcServer::Make(grpc::GenericServerContext* context) const {
+RpcCall* RpcServer::Make(RpcTransport* transport) const {
+  grpc::GenericServerContext* const context = &transport->context;
   const auto method = methods_.find(NameOf(context->method()));
   if (method != methods_.end()) return method->second(context);
   auto* const call = new Unimplemented;

@@ -11,11 +11,12 @@
 #include <mutex>
 #include <thread>
 
-#include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/grpcpp.h>
-
 #include "async/blocking_pool.h"
 #include "controller/rpc/rpc_call.h"
+
+namespace grpc {
+class ServerBuilder;
+}
 
 namespace fairway {
 
@@ -37,6 +38,7 @@ class RpcServer {
 
  private:
   friend class RpcCall;
+  struct Queue;  // gRPC's
 
   // Messages of more bytes than this are parsed by the pool: nobody else waits for them.
   static constexpr size_t kLongMessage = size_t{64} << 10;
@@ -46,13 +48,12 @@ class RpcServer {
   void Run();
   void Handle(const RpcTag& tag, bool ok);
   void Begin(std::unique_ptr<RpcTransport> transport);
-  RpcCall* Make(grpc::GenericServerContext* context) const;
+  RpcCall* Make(RpcTransport* transport) const;
   void CallEnded();
 
   const RpcMethods methods_;
   BlockingPool pool_;
-  grpc::AsyncGenericService service_;
-  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  const std::unique_ptr<Queue> queue_;
   std::thread thread_;
   uint64_t next_call_ = 1;
 

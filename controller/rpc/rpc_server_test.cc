@@ -30,13 +30,13 @@ struct Seen {
 };
 
 // Answers each message with itself. It stops reading at "stop", and ends when it is cancelled.
-class Echo final : public RpcReactor<v1::LogLine, v1::LogLine> {
+class Echo final : public RpcCall {
  public:
   explicit Echo(Seen* seen) : seen_(seen) { StartRead(&line_); }
   void OnReadDone(bool ok) override {
     seen_->read_by = std::this_thread::get_id();
     if (!ok) return Finish(absl::OutOfRangeError("no message"));
-    StartWrite(&line_);
+    StartWrite(line_);
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return Finish(absl::CancelledError());

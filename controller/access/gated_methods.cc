@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/access/one_message.h"
+#include "controller/access/gated_methods.h"
 
 namespace fairway {
 

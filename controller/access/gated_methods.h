@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls whose client sends one message. The gate is asked before it is read.
-#ifndef FAIRWAY_CONTROLLER_ACCESS_ONE_MESSAGE_H_
-#define FAIRWAY_CONTROLLER_ACCESS_ONE_MESSAGE_H_
+#ifndef FAIRWAY_CONTROLLER_ACCESS_GATED_METHODS_H_
+#define FAIRWAY_CONTROLLER_ACCESS_GATED_METHODS_H_
 
 #include <functional>
 #include <memory>
@@ -28,11 +28,10 @@ struct AdmittedCall {
 };
 
 // Such a call. It lives until OnDone, which comes after Finish or Answer at the earliest.
-template <typename Request_, typename Response_>
-class OneMessageCall : public RpcReactor<grpc::ByteBuffer, Response_> {
+template <typename Request_>
+class OneMessageCall : public RpcCall {
  public:
   using Request = Request_;
-  using Response = Response_;
 
   explicit OneMessageCall(AdmittedCall admitted) : admitted_(std::move(admitted)) {}
   const Caller& caller() const { return admitted_.caller; }
@@ -42,18 +41,15 @@ class OneMessageCall : public RpcReactor<grpc::ByteBuffer, Response_> {
   // Reads the message. Called once.
   void Start() {
     admitted_.held->Watch();
-    this->StartRead(&message_);
+    StartRead(&request_, kMostBytes);
   }
   void OnReadDone(bool ok) final {
-    const size_t bytes = message_.Length();
-    if (ok) admitted_.held->Took(bytes);
-    if (bytes > kMostBytes) {
-      message_.Clear();
+    admitted_.held->Took(came());
+    if (came() > kMostBytes) {
       return End(Error(absl::StatusCode::kResourceExhausted,
-                       "the call's message has {} bytes, and may have {}", bytes, kMostBytes));
+                       "the call's message has {} bytes, and may have {}", came(), kMostBytes));
     }
-    if (!ok || !grpc::SerializationTraits<Request>::Deserialize(&message_, &request_).ok())
-      return End(absl::InvalidArgumentError("the call has no message that can be read"));
+    if (!ok) return End(absl::InvalidArgumentError("the call has no message that can be read"));
     // The token may have been revoked while the message came.
     const absl::Status counts = admitted_.access->Check(caller());
     if (!counts.ok()) return End(counts);
@@ -68,7 +64,7 @@ class OneMessageCall : public RpcReactor<grpc::ByteBuffer, Response_> {
   // The message has come.
   virtual void Begin() = 0;
   // Ends the call, instead of Begin.
-  virtual void End(const absl::Status& status) { this->Finish(status); }
+  virtual void End(const absl::Status& status) { Finish(status); }
   HeldCall& held() { return *admitted_.held; }
 
  private:
@@ -77,23 +73,22 @@ class OneMessageCall : public RpcReactor<grpc::ByteBuffer, Response_> {
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
   const AdmittedCall admitted_;
-  grpc::ByteBuffer message_;
   Request request_;
 };
 
 // One that has one answer.
 template <typename Request, typename Response>
-class UnaryCall final : public OneMessageCall<Request, Response> {
+class UnaryCall final : public OneMessageCall<Request> {
  public:
   using Run = std::function<void(UnaryCall* call)>;
 
   UnaryCall(AdmittedCall admitted, Run run)
-      : OneMessageCall<Request, Response>(std::move(admitted)), run_(std::move(run)) {}
+      : OneMessageCall<Request>(std::move(admitted)), run_(std::move(run)) {}
   Response& response() { return response_; }
   // Ends the call, with the response if `status` is OK. Called once, on any thread.
   void Answer(const absl::Status& status) {
     if (!status.ok()) return this->Finish(status);
-    this->StartWriteAndFinish(&response_, status);
+    this->StartWriteAndFinish(response_, status);
   }
 
  private:
@@ -140,4 +135,4 @@ class GatedMethods {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CONTROLLER_ACCESS_ONE_MESSAGE_H_
+#endif  // FAIRWAY_CONTROLLER_ACCESS_GATED_METHODS_H_
