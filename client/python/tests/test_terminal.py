@@ -31,6 +31,7 @@ def session(monkeypatch):
 
 def test_a_process_that_caught_the_error_waits_for_a_late_thread(session, monkeypatch):
     monkeypatch.setattr(terminal.notices, "write", lambda _: None)
+    monkeypatch.setattr(terminal, "_TELL_SECONDS", 120.0)  # however late it is
     waits = threading.Event()
 
     def late():
