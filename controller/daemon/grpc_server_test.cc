@@ -31,7 +31,7 @@ absl::StatusOr<std::string> Call(const std::shared_ptr<grpc::Channel>& channel,
                                  const std::string& method, const std::string& request) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
   grpc::CompletionQueue queue;
   void* tag = nullptr;
   bool ok = false;
@@ -187,7 +187,7 @@ TEST_F(ConnectionsTest, WhoAsksForTheHealthIs) {
     const auto state = open_[i]->GetState(false);
     EXPECT_TRUE(state != GRPC_CHANNEL_READY ||
                 open_[i]->WaitForStateChange(
-                    state, std::chrono::system_clock::now() + std::chrono::seconds(60)))
+                    state, std::chrono::system_clock::now() + std::chrono::seconds(120)))
         << i;
   }
 }
