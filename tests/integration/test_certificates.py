@@ -16,7 +16,7 @@ from test_settings import Daemon, run
 from test_tickets import pull
 from test_tokens import PROGRAM, Cluster, join
 
-LIFE = 45  # seconds that a certificate lives here; it is renewed when two thirds have passed
+LIFE = 30  # seconds that a certificate lives here; it is renewed when two thirds have passed
 
 
 class Workers(Cluster):
