@@ -34,7 +34,7 @@ TEST(BlockingPool, TwoThreadsRunSideBySide) {
     second.set_value();
     done.set_value();
   });
-  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
 }
 
 TEST(BlockingPool, OwnersTakeTurns) {
@@ -56,7 +56,7 @@ TEST(BlockingPool, OneOwnerLeavesAThreadToOthers) {
   BlockingPool pool("spare", 2);
   for (int i = 0; i < 5; ++i) pool.Run([gone] { gone.wait(); }, 1);
   pool.Run([&] { done.set_value(); }, 2);
-  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
   go.set_value();
 }
 

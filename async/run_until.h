@@ -14,7 +14,7 @@ namespace fairway {
 // Runs `loop` until `holds` returns true; it is called every millisecond, in the loop. False: `cap`
 // passed first.
 inline bool RunUntil(EventLoop& loop, std::function<bool()> holds,
-                     std::chrono::milliseconds cap = std::chrono::seconds(60)) {
+                     std::chrono::milliseconds cap = std::chrono::seconds(120)) {
   struct Watch : std::enable_shared_from_this<Watch> {
     EventLoop* loop;
     std::function<bool()> holds;

@@ -54,7 +54,7 @@ def killed(role, rounds):
         for _ in range(rounds):
             process = of_island(cluster, role)
             found.append(told_after(client, lambda: process.signal(signal.SIGKILL)))
-            wait_for(lambda: all(e["up"] for e in cluster.status()["executors"]), "the executor's return", 60)
+            wait_for(lambda: all(e["up"] for e in cluster.status()["executors"]), "the executor's return")
     return found
 
 
@@ -143,12 +143,12 @@ def silent(rounds):
             executors = json.loads(done.stdout)["executors"] if done.returncode == 0 else []
             return sum(e["up"] for e in executors) == 2
 
-        wait_for(up, "both workers", 60)
+        wait_for(up, "both workers")
         with client_of(environment) as client:
             for _ in range(rounds):
                 found.append(told_after(client, lambda: ip("link", "set", device, "down")))
                 ip("link", "set", device, "up")
-                wait_for(up, "the host's return", 90)
+                wait_for(up, "the host's return")
     return found
 
 

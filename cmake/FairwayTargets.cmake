@@ -124,7 +124,7 @@ function(fairway_test name)
     set(ARG_LABELS unit)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)
   endif()
   if(FAIRWAY_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # for what hangs; there all takes some thirty times as long

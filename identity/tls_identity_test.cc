@@ -96,7 +96,7 @@ TEST_F(TlsIdentityTest, FilesThatAreReplacedCountForTheNextConnection) {
   const TlsFiles fresh = files_.Files(kWorker);
   // The files are looked at once a second.
   const auto changes = [&](const std::string& from) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while (serial(identity->Context()) == from && std::chrono::steady_clock::now() < end) {
     }
     return serial(identity->Context()) != from;
@@ -127,7 +127,7 @@ class TlsLog : public TlsIdentityTest {
   }
   ~TlsLog() override { spdlog::set_default_logger(before_); }
   bool Says(const std::string& text) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while (std::chrono::steady_clock::now() < end) {
       spdlog::default_logger()->flush();
       if (log_.Text().find(text) != std::string::npos) return true;

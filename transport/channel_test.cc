@@ -67,7 +67,7 @@ class TlsLinks : public testing::Test {
     bool connected = false;
     const size_t before = accepted_.size();
     ConnectTcp(
-        loop_, address(), seconds(10),
+        loop_, address(), seconds(120),
         [&](absl::StatusOr<std::unique_ptr<Link>> link) {
           connected = link.ok();
           if (!link.ok()) {
@@ -132,7 +132,7 @@ TEST_F(TlsLinks, TheServerSaysWhomItRefuses) {
 
 TEST_F(TlsLinks, AnEndWithoutTlsIsTold) {
   Listen({files_.Controller(), Role::kWorker});
-  ConnectTcp(loop_, address(), seconds(10), [&](absl::StatusOr<std::unique_ptr<Link>> link) {
+  ConnectTcp(loop_, address(), seconds(120), [&](absl::StatusOr<std::unique_ptr<Link>> link) {
     link_ = *std::move(link);
     link_->on_frame = [](const Frame&) {};
     link_->on_closed = [](const absl::Status&) {};
@@ -194,7 +194,7 @@ TEST_F(TlsLinks, AWorkerWhoseCertificateIsRefusedIsToldSo) {
        mine.certificate, mine.key},
       Role::kWorker);
   std::optional<absl::Status> closed;
-  ConnectTcp(loop_, address(), seconds(10),
+  ConnectTcp(loop_, address(), seconds(120),
              [&](absl::StatusOr<std::unique_ptr<Link>> link) {
                ASSERT_TRUE(link.ok()) << link.status();  // as far as it knows
                link_ = *std::move(link);
@@ -217,7 +217,7 @@ class TlsChannels : public testing::Test {
     const auto shake = [this](int fd, const TlsUse& use, TlsSide side,
                               std::optional<Channel>& out) {
       StreamSocket socket(io_, boost::asio::generic::stream_protocol(AF_UNIX, 0), fd);
-      Secure(std::move(socket), use, side, seconds(10), [&out](absl::StatusOr<Channel> channel) {
+      Secure(std::move(socket), use, side, seconds(120), [&out](absl::StatusOr<Channel> channel) {
         ASSERT_TRUE(channel.ok()) << channel.status();
         out.emplace(*std::move(channel));
       });
@@ -315,7 +315,7 @@ TEST_F(TlsChannels, ADaemonThatIsKnownLeavesItsHandshakeToOthersOfItsNetwork) {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     const boost::asio::generic::stream_protocol unix_socket(AF_UNIX, 0);
     handshakes.Start(StreamSocket(io_, unix_socket, fds[0]), [&](const Channel&) { ++known; });
-    Secure(StreamSocket(io_, unix_socket, fds[1]), use, TlsSide::kClient, seconds(10),
+    Secure(StreamSocket(io_, unix_socket, fds[1]), use, TlsSide::kClient, seconds(120),
            [](const absl::StatusOr<Channel>&) {});
     Run();
   };

@@ -29,7 +29,7 @@ TEST(Connect, BothEndsFindOutThatTheOtherHostIsGone) {
         if (!error) ends[0] = Neutral(std::move(socket));
       });
   ConnectSocket(io, fmt::format("127.0.0.1:{}", acceptor->local_endpoint().port()),
-                std::chrono::seconds(10), TlsUse{}, [&](absl::StatusOr<Channel> channel) {
+                std::chrono::seconds(120), TlsUse{}, [&](absl::StatusOr<Channel> channel) {
                   if (channel.ok()) ends[1] = std::move(channel->socket());
                 });
   io.run();

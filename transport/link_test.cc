@@ -73,7 +73,7 @@ class Links : public testing::TestWithParam<Kind> {
           tls ? TlsUse{files_.Controller(), Role::kWorker} : TlsUse{});
       ASSERT_TRUE(server.ok()) << server.status();
       ConnectTcp(
-          loop_, fmt::format("127.0.0.1:{}", (*server)->port()), seconds(10),
+          loop_, fmt::format("127.0.0.1:{}", (*server)->port()), seconds(120),
           [this](auto link) {
             ASSERT_TRUE(link.ok()) << link.status();
             a_ = *std::move(link);
@@ -234,7 +234,7 @@ TEST(Connect, NobodyThereIsUnavailableWithTheAddress) {
   const std::string address = fmt::format("127.0.0.1:{}", port);
   // The closed acceptor's pending handler runs first.
   loop.Post("connect", [&] {
-    ConnectTcp(loop, address, seconds(10), [&](auto link) {
+    ConnectTcp(loop, address, seconds(120), [&](auto link) {
       done = true;
       status = link.status();
     });
@@ -248,7 +248,7 @@ TEST(Connect, BadAddressesAreErrors) {
   EventLoop loop;
   for (const char* address : {"nonsense", "127.0.0.1:", "127.0.0.1:70000", ":1", "127.0.0.1:12x"}) {
     bool done = false;
-    ConnectTcp(loop, address, seconds(10), [&](auto link) {
+    ConnectTcp(loop, address, seconds(120), [&](auto link) {
       done = true;
       EXPECT_FALSE(link.ok());
     });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -169,15 +170,19 @@ absl::Status Run(const RunFlags& flags) {
   arguments.Put(*session, *bound, /*all=*/true);
   if (const auto put = session->Ready(arguments.arrays).Get(); !put.ok()) return ToAbsl(put);
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<client::Future<client::Status>> ends;
+  std::deque<client::Future<client::Status>> ends;  // of the runs that are under way, oldest first
   std::vector<Array> made;
-  for (int i = 0; i < flags.repeat; ++i) {
+  for (int i = 0; i < flags.repeat || !ends.empty();) {
+    // After the first failure, as when the session has ended, no further run is asked for.
+    if (i == flags.repeat || (!ends.empty() && ends.front().ready())) {
+      if (const auto& end = ends.front().Get(); !end.ok()) return OfFile(ToAbsl(end), flags.file);
+      ends.pop_front();
+      continue;
+    }
     if (i > 0) arguments.Put(*session, *bound, /*all=*/false);
     made = bound->Call(arguments.arrays);
     ends.push_back(session->Ready(made));
-  }
-  for (const auto& end : ends) {
-    if (!end.Get().ok()) return OfFile(ToAbsl(end.Get()), flags.file);
+    ++i;
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   FAIRWAY_RETURN_IF_ERROR(Show(made, results, files));

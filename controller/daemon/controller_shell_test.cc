@@ -74,13 +74,13 @@ class ControllerShellTest : public ::testing::Test, private SessionSink {
   }
   void OnBound(SessionId, uint64_t, absl::StatusOr<uint64_t>) override {}
 
-  // Runs the loop until `condition` holds; fails after 20 s.
+  // Runs the loop until `condition` holds; fails after two minutes.
   template <typename Condition>
   ::testing::AssertionResult Until(Condition condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end)
-        return ::testing::AssertionFailure() << "waited 20 s in vain";
+        return ::testing::AssertionFailure() << "waited two minutes in vain";
       loop_.PostAfter(milliseconds(1), "stop", [this] { loop_.Stop(); });
       loop_.Run();
     }
@@ -99,7 +99,7 @@ class ControllerShellTest : public ::testing::Test, private SessionSink {
 
   std::unique_ptr<Link> Connect() {
     std::unique_ptr<Link> link;
-    ConnectTcp(loop_, fmt::format("127.0.0.1:{}", shell_->link_port()), milliseconds(5000),
+    ConnectTcp(loop_, fmt::format("127.0.0.1:{}", shell_->link_port()), milliseconds(120000),
                [&](absl::StatusOr<std::unique_ptr<Link>> result) {
                  ASSERT_TRUE(result.ok()) << result.status();
                  link = *std::move(result);

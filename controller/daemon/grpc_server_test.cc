@@ -32,7 +32,7 @@ absl::StatusOr<std::string> Call(const std::shared_ptr<grpc::Channel>& channel,
                                  grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
   context.set_compression_algorithm(compression);
   grpc::CompletionQueue queue;
   void* tag = nullptr;
@@ -195,7 +195,7 @@ TEST_F(ConnectionsTest, WhoAsksForTheHealthIs) {
     const auto state = open_[i]->GetState(false);
     EXPECT_TRUE(state != GRPC_CHANNEL_READY ||
                 open_[i]->WaitForStateChange(
-                    state, std::chrono::system_clock::now() + std::chrono::seconds(60)))
+                    state, std::chrono::system_clock::now() + std::chrono::seconds(120)))
         << i;
   }
 }

@@ -103,7 +103,7 @@ class NativeGrpcTest : public testing::Test {
     return session;
   }
   void WaitForNoSession() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while ((Sessions() > 0 || service_.num_streams() > 0) &&
            std::chrono::steady_clock::now() < deadline)
       std::this_thread::yield();

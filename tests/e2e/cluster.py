@@ -46,7 +46,7 @@ def free_ports(count):
     return ports
 
 
-def wait_for(condition, what, seconds=60.0):
+def wait_for(condition, what, seconds=120.0):
     """Returns the first true value of condition(); fails after `seconds`, naming `what`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -57,7 +57,7 @@ def wait_for(condition, what, seconds=60.0):
         time.sleep(0.02)
 
 
-def wait_for_count(count, reached, what, seconds=60.0):
+def wait_for_count(count, reached, what, seconds=120.0):
     """Waits until reached(count()); fails when count() stays the same for `seconds`, naming `what`.
 
     For long work, whose whole time depends on the machine. Asks rarely: count() may cost much.
@@ -120,7 +120,7 @@ class Cluster:
     def __exit__(self, *_):
         self.stop()
 
-    def cli(self, *arguments, check=True, timeout=60):
+    def cli(self, *arguments, check=True, timeout=240):
         """Runs the fairway command line; returns the finished process."""
         done = subprocess.run(
             [str(BIN / "fairway"), *arguments], env=self.environment, text=True,
@@ -139,15 +139,21 @@ class Cluster:
         """Ends the cluster in any case; afterwards none of its processes is left."""
         if self.processes():
             self.cli("down", "--controller", self.address, check=False)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 30
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.05)
+        # What is killed ends a little later.
+        wait_for(lambda: not self._kill(), f"the end of {self.processes()}")
+
+    def _kill(self):
+        """Kills what there is, and returns it."""
         left = self.processes()
         for process in left:
             try:
                 process.signal(signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        return left
 
     def processes(self):
         """Every live process of the cluster, except forks that have not yet executed their program:
@@ -176,14 +182,24 @@ class Cluster:
         return sorted(found, key=lambda process: process.flag("island"))
 
     def status(self):
-        return json.loads(self.cli("status", "--controller", self.address, "-o", "json").stdout)
+        """The command waits 5 s for an answer, which may be too short where other programs have the processors."""
+        done = None
+
+        def answered():
+            nonlocal done
+            done = self.cli("status", "--controller", self.address, "-o", "json", check=False)
+            return done.returncode == 0 or not re.search("no controller answers|no answer from", done.stderr)
+
+        wait_for(answered, f"the controller at {self.address} to answer")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     def logs(self):
         return self.cli("logs", "--controller", self.address, check=False).stdout
 
     def get(self, path):
         """The text at `path` of the controller's HTTP port."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=30) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=120) as reply:
             return reply.read().decode()
 
     def metrics(self):
@@ -193,7 +209,7 @@ class Cluster:
         """The environment that a user sets to run an unmodified program here."""
         return clean_environment(JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=self.address)
 
-    def python(self, *arguments, check=True, timeout=240):
+    def python(self, *arguments, check=True, timeout=600):
         """Runs the project's Python with this cluster as JAX's platform."""
         return run_python(*arguments, env=self.jax_environment(), check=check, timeout=timeout)
 
@@ -205,7 +221,7 @@ class Cluster:
         )
 
 
-def run_python(*arguments, env, check=True, timeout=240):
+def run_python(*arguments, env, check=True, timeout=600):
     done = subprocess.run(
         [sys.executable, *map(str, arguments)], env=env, text=True, stdin=subprocess.DEVNULL,
         capture_output=True, timeout=timeout,

@@ -43,7 +43,6 @@ def cluster(shared_cluster):
             lambda: shared_cluster.metrics().total(name) <= before.total(name),
             f"{name} to return to {before.total(name):g}; "
             f"it is {shared_cluster.metrics().total(name):g}",
-            seconds=20,
         )
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+_LONG = re.compile(r"(?m)^fairway: compiling .* \(over [\d.]+ s so far\)\n")
 _LOG = re.compile(r"(?m)^[IWEF]\d{4} |stack trace|Stack trace|^WARNING: All log messages")
 
 
@@ -19,6 +20,11 @@ def without_client_log(text):
     """Fails if `text` has a line of jaxlib's log or a C++ stack trace. Returns `text`."""
     assert not _LOG.search(text), text[-4000:]
     return text
+
+
+def without_progress(text):
+    """Without the lines about compilations that take long, as any may on a busy machine."""
+    return _LONG.sub("", text)
 
 
 def _in_child(slave):
@@ -44,7 +50,7 @@ class Terminal:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(120)
         os.close(self._master)
 
     def _read(self, deadline):
@@ -58,7 +64,7 @@ class Terminal:
         self.text += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)
 
-    def until(self, text, seconds=120):
+    def until(self, text, seconds=300):
         """Waits until `text` has been printed."""
         deadline = time.monotonic() + seconds
         while text not in self.text:
@@ -71,12 +77,12 @@ class Terminal:
     def enter(self):
         os.write(self._master, b"\n")
 
-    def end(self, seconds=120):
+    def end(self, seconds=300):
         """Waits for the program's end. Returns (exit status, all of its output)."""
         deadline = time.monotonic() + seconds
         while self._read(deadline):
             pass
-        return self.process.wait(30), self.text
+        return self.process.wait(120), self.text
 
 
 class SlowConnection:

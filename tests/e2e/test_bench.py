@@ -19,7 +19,7 @@ from measure import bar, paired  # noqa: E402
 def bench(*arguments):
     return subprocess.run(
         [sys.executable, str(ROOT / "bench" / "run.py"), *arguments], text=True,
-        capture_output=True, env=clean_environment(), timeout=300,
+        capture_output=True, env=clean_environment(), timeout=1200,
     )
 
 

@@ -108,7 +108,7 @@ def mover(cluster, process=None):
     finally:
         process.stdin.close()
         process.stdout.read()
-        process.wait(60)
+        process.wait(120)
 
 
 def readings(cluster):
@@ -131,7 +131,7 @@ def compare_ways(cluster, ask):
         expected = [before[0], before[1] + there * SIZE, before[2] + back * SIZE]
         # Executors report their pulls in heartbeats.
         wait_for(lambda: all(a >= b for a, b in zip(readings(cluster), expected)),
-                 f"{source} to {target}: {expected}", seconds=60)
+                 f"{source} to {target}: {expected}")
         after = readings(cluster)
         found[f"{source} to {target}"] = [(a - b) / SIZE for a, b in zip(after, before)]
         wanted[f"{source} to {target}"] = [0, there, back]

@@ -53,7 +53,7 @@ def results(tmp_path):
     for side in ("cpu", "cluster"):
         with open(tmp_path / f"{side}.log", "ab", buffering=0) as log:
             environment = {**cpu_environment(), "SIDE": side}
-            limits = runner.Limits(test=4, shard=7)
+            limits = runner.Limits(test=20, shard=7)
             if side == "cpu":
                 names = runner.collect(file, environment, log, limits)
             sides[side] = runner.run(file, names, environment, log, limits)

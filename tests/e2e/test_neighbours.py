@@ -53,7 +53,7 @@ def test_who_waits_for_more_than_there_is_and_frees_a_little_holds_up_nobody(new
 
         wait_for(done, "the neighbour's steps")
         assert neighbour.stdout.read() == "done 21.0\n"
-        said, _ = hog.communicate("enough\n", timeout=60)
+        said, _ = hog.communicate("enough\n", timeout=240)
         assert said.startswith("RESOURCE_EXHAUSTED: Out of memory: "), said
         assert "(this one) holds" in said
     finally:

@@ -102,7 +102,7 @@ def test_the_pipeline_learns_on_two_islands_as_it_does_on_the_cpu(cluster, on_cp
     expected = sorted(ours["crossed_bytes"].values())
     wait_for(
         lambda: across_islands(cluster.metrics(), before) == expected,
-        f"{expected} bytes between the islands; {across_islands(cluster.metrics(), before)}", 20,
+        f"{expected} bytes between the islands; {across_islands(cluster.metrics(), before)}",
     )
 
     def grown(name):

@@ -142,6 +142,6 @@ class CompileProcess:
         while len(data) < size:
             more = self.link.recv(size - len(data))
             if not more:
-                raise ConnectionError(f"the compile process is gone: {self.process.wait(20)}")
+                raise ConnectionError(f"the compile process is gone: {self.process.wait(120)}")
             data += more
         return data

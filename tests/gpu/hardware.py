@@ -105,7 +105,7 @@ def cluster(step, islands=1, flags=(), environment=None, share=0.8):
             print(one.logs(), file=sys.stderr)
 
 
-def client(environment, *arguments, timeout=120, script=CLIENT):
+def client(environment, *arguments, timeout=600, script=CLIENT):
     return subprocess.run([sys.executable, str(script), *arguments], env=environment, text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
 
@@ -159,7 +159,7 @@ def probe(step):
     with cluster(step) as one:
         status = one.cli("status", "--controller", one.address).stdout
         found("memory of a device", (re.search(r"\((.*) each at most\)", status) or ["", "none"])[1])
-        done = client(one.jax_environment(), "probe", timeout=35)
+        done = client(one.jax_environment(), "probe")
         for line in re.findall(r"^(same|other) (.*)$", done.stdout, re.M):
             require(f"as JAX on the CPU: {line[1]}", line[0] == "same")
         require("all programs ran", done.returncode == 0, done.stderr if done.returncode else "")
@@ -172,12 +172,12 @@ def tuned(step):
     with cluster(step) as plain:
         times["as compiled without a GPU"] = convolutions(step, plain.jax_environment())
     with cluster(step, flags=["--tune-on-gpu"], share=0.5) as one:
-        done = client(one.jax_environment(), "probe", timeout=35)
+        done = client(one.jax_environment(), "probe")
         for line in re.findall(r"^(same|other) (.*)$", done.stdout, re.M):
             require(f"as JAX on the CPU: {line[1]}", line[0] == "same")
         require("all programs ran", done.returncode == 0, done.stderr if done.returncode else "")
         times["tuned"] = convolutions(step, one.jax_environment())
-    if client(alone, "has_gpu", timeout=60).returncode == 0:
+    if client(alone, "has_gpu").returncode == 0:
         times["JAX in one process"] = convolutions(step, alone)
     for name in times["tuned"]:
         found(f"{name}: {', '.join(times)}", ", ".join(f"{1e6 * each[name]:.0f}" for each in times.values()), "us")
@@ -185,7 +185,7 @@ def tuned(step):
 
 def convolutions(step, environment):
     """Seconds of each, by its name."""
-    done = client(environment, "convolutions", *(["--quick"] if step.quick else []), timeout=60)
+    done = client(environment, "convolutions", *(["--quick"] if step.quick else []))
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-2000:])
     return {name: float(seconds) for seconds, name in re.findall(r"^(\S+) (.*)$", done.stdout, re.M)}
@@ -193,7 +193,7 @@ def convolutions(step, environment):
 
 def smoke(step):
     with cluster(step, islands=2) as one:
-        done = client(one.jax_environment(), *OF_ONE_DEVICE, timeout=55, script=SMOKE)
+        done = client(one.jax_environment(), *OF_ONE_DEVICE, script=SMOKE)
         for outcome, name in re.findall(r"^(ok|failed) (\w+)", done.stdout, re.M):
             require(name, outcome == "ok")
         require("all cases of one device ran", done.returncode == 0, done.stderr if done.returncode else "")
@@ -214,7 +214,7 @@ def conformance(step):
         found("the suite", "not run", f"{CONFORMANCE} is not built")
         return
     done = subprocess.run(
-        built(CONFORMANCE, "--gtest_filter=*/cuda"), text=True, capture_output=True, timeout=55,
+        built(CONFORMANCE, "--gtest_filter=*/cuda"), text=True, capture_output=True, timeout=600,
         env={**os.environ, "FAIRWAY_GPU_PLUGIN": str(step.plugin)})
     for outcome, name in re.findall(r"\[ +(OK|FAILED|SKIPPED) \] \S+?\.(\w+)/cuda \(", done.stdout):
         require(name, outcome != "FAILED", outcome)
@@ -236,7 +236,7 @@ def interrupted(one, case, act=lambda: None):
             if not line:
                 return said
         act()
-        return said + process.communicate("\n", timeout=60)[0]
+        return said + process.communicate("\n")[0]
     finally:
         process.kill()
 
@@ -247,7 +247,7 @@ def faults(step):
         said = interrupted(one, "lost", lambda: os.kill(first.pid, signal.SIGKILL))
         require("kill -9: DATA_LOSS with the cause, the other island goes on",
                 "DATA_LOSS" in said and "killed by SIGKILL" in said and "others go on" in said, said)
-        wait_for(lambda: is_up(one), "island0 to come back", 30)
+        wait_for(lambda: is_up(one), "island0 to come back")
         said = interrupted(one, "memory")
         require("more than the device has: RESOURCE_EXHAUSTED, and the next runs",
                 "RESOURCE_EXHAUSTED" in said and "others go on" in said, said)
@@ -255,7 +255,7 @@ def faults(step):
         said = interrupted(one, "endless", lambda: one.cli("restart", worker, "--controller", one.address))
         require("a program without end is ended by `fairway restart`",
                 "ended by `fairway restart`" in said and "others go on" in said, said)
-        wait_for(lambda: is_up(one), "island0 to come back", 30)
+        wait_for(lambda: is_up(one), "island0 to come back")
 
 
 def trap(step):
@@ -267,11 +267,11 @@ def trap(step):
             found(f"{what}: the client's", (re.search(r"^kernel: (.*)$", said, re.M) or ["", "nothing"])[1])
             require(f"{what} ends its executor with code 7, which is told; others go on",
                     "code 7 (its devices failed)" in said and "others go on" in said, said)
-            wait_for(lambda: is_up(one), "island0 to come back", 30)
+            wait_for(lambda: is_up(one), "island0 to come back")
             after = [executor.pid for executor in one.executors()]
             require(f"{what}: a new executor, and the other island's is the same",
                     len(after) == 2 and after[0] != before[0] and after[1] == before[1])
-            done = client(one.jax_environment(), "loads", timeout=35)
+            done = client(one.jax_environment(), "loads")
             require(f"{what}: the next program runs", "loaded (256, 256)" in done.stdout, done.stderr)
 
 
@@ -312,7 +312,7 @@ def target(step):
     for field in ("device_description_str", "device_memory_size", "core_count", "runtime_version"):
         found(field, (re.search(rf"\b{field}: *(.*)", text) or ["", "not in it"])[1].strip())
     with cluster(step, environment={"FAIRWAY_TARGET_CONFIG": str(file)}) as one:
-        done = client(one.jax_environment(), "loads", timeout=35)
+        done = client(one.jax_environment(), "loads")
         require("a program that is compiled for the file is loaded and runs", "loaded (256, 256)" in done.stdout,
                 done.stderr)
         require("its result is that of JAX on the CPU", "\nsame\n" in done.stdout)
@@ -366,7 +366,7 @@ def smallest_at_parity(step, one, what, ours, theirs, rounds):
         a, b = compare(what, ours, theirs, [f"size {size}"], rounds)[f"size {size}"]
         if b / a >= 0.98:
             break
-    done = client(one.jax_environment(), "on_the_device", "20" if step.quick else "200", str(size), timeout=35)
+    done = client(one.jax_environment(), "on_the_device", "20" if step.quick else "200", str(size))
     found(f"smallest program at parity{'' if b / a >= 0.98 else ': none, the largest'}",
           round(1e3 * float(done.stdout.split()[1]), 4), f"ms of the GPU, size {size}; {b / a:.3f} of JAX's rate")
 
@@ -376,7 +376,7 @@ def bench(step):
     rounds = 2 if step.quick else 15
     alone = clean_environment(JAX_PLATFORMS="cuda,cpu", XLA_PYTHON_CLIENT_MEM_FRACTION="0.15")
     what = "JAX in one process"
-    has_jax = client(alone, "has_gpu", timeout=60).returncode == 0
+    has_jax = client(alone, "has_gpu").returncode == 0
     if step.quick and not has_jax:
         alone, what, has_jax = clean_environment(JAX_PLATFORMS="cpu"), "JAX on the CPU", True
     with cluster(step) as one, Rounds(one.jax_environment(), step.quick) as ours:
@@ -419,7 +419,7 @@ def null_front_door(step, compiler, ours, rounds):
 
 def program_of_a_third_of_a_millisecond(step, one):
     """Returns the size of such a program, and the GPU's seconds for it. --quick: of a small one."""
-    done = client(one.jax_environment(), "on_the_device", *(["20", "64"] if step.quick else ["500"]), timeout=35)
+    done = client(one.jax_environment(), "on_the_device", *(["20", "64"] if step.quick else ["500"]))
     size, seconds = done.stdout.split()
     found(f"a program of size {size} takes the GPU", round(1e3 * float(seconds), 4), "ms")
     return int(size), float(seconds)
@@ -434,7 +434,7 @@ def rate_of(environment, clients, quick, size, meanwhile=lambda until: None):
                                 env=environment, text=True, stdout=subprocess.PIPE) for _ in range(clients)]
     time.sleep(max(0, begin - time.time()))
     meanwhile(begin + seconds)
-    return sum(float(process.communicate(timeout=60)[0] or "nan") for process in running)
+    return sum(float(process.communicate()[0] or "nan") for process in running)
 
 
 def many_clients(step, one, alone):

@@ -123,7 +123,7 @@ def brought_kernel(case):
 
 def until_lost(kept):
     """The error of an array of an executor that ended by itself."""
-    text, until = "it was not lost", time.monotonic() + 30
+    text, until = "it was not lost", time.monotonic() + 240
     while "DATA_LOSS" not in text and time.monotonic() < until:
         try:
             jax.block_until_ready(kept + 1)

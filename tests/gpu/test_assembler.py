@@ -40,7 +40,7 @@ def without_nvjitlink(plugin, tmp_path_factory):
 def gone(pid):
     try:
         return ") Z " in pathlib.Path("/proc", str(pid), "stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
@@ -119,13 +119,18 @@ def test_another_file_is_not_executed(without_nvjitlink, tmp_path):
 
 
 def test_no_assembler_outlives_its_process(without_nvjitlink):
-    with CompileProcess(without_nvjitlink, TARGET) as process:
-        process.ask(programs.training_step())
-        while not (running := children(process.process.pid)):
-            assert process.process.poll() is None
-            time.sleep(0.001)
-        os.kill(running[0], signal.SIGSTOP)
-    assert process.process.returncode != 0
+    for _ in range(10):  # it may have ended before it is stopped
+        with CompileProcess(without_nvjitlink, TARGET) as process:
+            process.ask(programs.training_step())
+            while not (running := children(process.process.pid)):
+                assert process.process.poll() is None
+                time.sleep(0.001)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running[0], signal.SIGSTOP)
+            stopped = not gone(running[0])
+        if stopped:
+            break
+    assert stopped and process.process.returncode != 0
 
     wait_for(lambda: gone(running[0]), f"the assembler {running[0]} to end")
 
@@ -161,7 +166,7 @@ def test_an_assembler_that_is_stuck_ends_at_the_compile_limit(without_nvjitlink,
         return True
 
     environment = {"LD_LIBRARY_PATH": str(DRIVER), "TMPDIR": str(tmp_path), "FAIRWAY_DRIVER_GPUS": "1",
-                   "FAIRWAY_COMPILE_LIMIT": "5s"}
+                   "FAIRWAY_COMPILE_LIMIT": "20s"}
     with Cluster(islands=1, devices=1, flags=["--plugin-kind=cuda", f"--plugin={without_nvjitlink}"],
                  environment=environment) as cluster:
         process = cluster.start_python("-c", """
@@ -181,7 +186,7 @@ except jax.errors.JaxRuntimeError as error:
         process.stdin.flush()
         # Others may hang in the compilations with which compile processes start.
         at_work = wait_for(lambda: stuck("sine"), "an assembler to start")
-        said, _ = process.communicate(timeout=180)
+        said, _ = process.communicate(timeout=600)
         assert "DEADLINE_EXCEEDED" in said and "(--compile-limit of the worker)" in said, said
         wait_for(lambda: all(gone(pid) for pid in at_work), f"{at_work} to end")
         # Its input stays.

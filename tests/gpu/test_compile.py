@@ -103,7 +103,7 @@ def test_signature_and_memory(compiler):
 def test_what_the_plugin_makes_by_default_is_an_untuned_product(plugin):
     """So the tests that look for one here would find it."""
     done = subprocess.run([sys.executable, "-c", BY_DEFAULT, plugin, TARGET], text=True, capture_output=True,
-                          timeout=240, env=clean_environment(JAX_PLATFORMS="cpu"))
+                          timeout=600, env=clean_environment(JAX_PLATFORMS="cpu"))
     assert len(untuned_products(done.stdout)) == 1, done.stdout + done.stderr
     assert untuned_products(PRINTED) == ["fused_computation.1"]
 

@@ -84,7 +84,7 @@ def failure(call):
 
 def run(cluster, program):
     done = subprocess.run([sys.executable, "-c", BEGINNING + program], env=cluster.jax_environment(),
-                          text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
+                          text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -216,7 +216,7 @@ def test_a_chain_runs_in_the_order_of_its_stream_and_is_fetched_behind_it(cluste
         assert not log.lines("kernel .*") and not log.lines("copy from .*")
     finally:
         hold.unlink()
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert said == "(1000,)\n"
     assert log.lines(r"kernel (\S+) .*") == one_round * 10
     # Other streams copy small results out: each copy comes after its kernel.
@@ -243,7 +243,7 @@ print((np.asarray(jax.device_put(kept, there[1])) == value).all())
     assert process.stdout.readline() == "ready\n"
     before = cluster.executors()
     before[0].signal(signal.SIGKILL)
-    said, _ = process.communicate("\n", timeout=120)
+    said, _ = process.communicate("\n", timeout=300)
     assert "DATA_LOSS" in said and "killed by SIGKILL" in said
     assert said.endswith("True\n")
     wait_for(lambda: "island0 up" in status(cluster), "island0 to come back")
@@ -290,7 +290,7 @@ print((np.asarray(there_array) == value).all(), jax.block_until_ready(step(there
         assert "island island0" in said and "CUDA_ERROR_ILLEGAL_ADDRESS" in said
         assert "exited with code 7 (its devices failed)" in process.stdout.readline()
         fault.unlink()
-        assert process.communicate("\n", timeout=120)[0] == "True (100000,)\n"
+        assert process.communicate("\n", timeout=300)[0] == "True (100000,)\n"
         wait_for(lambda: "island0 up" in status(cluster), "island0 to come back")
         assert cluster.executors()[0].pid != before[0].pid
         assert cluster.executors()[1].pid == before[1].pid
@@ -329,7 +329,7 @@ print(jax.block_until_ready(step(put())).shape, (np.asarray(kept) == value).all(
         assert log.lines(r"refuse kernel \S+ gpu (\d) .*") == ["1"]
         assert [gpu for gpu in log.lines(r"kernel \S+ gpu (\d) .*")[done:]] == ["0"]
         refuse.unlink()
-        assert process.communicate("\n", timeout=120)[0] == "(8,) True\n"
+        assert process.communicate("\n", timeout=300)[0] == "(8,) True\n"
         assert [p.pid for p in cluster.executors()] == [p.pid for p in before]
 
 
@@ -356,7 +356,7 @@ print(failure(lambda: np.asarray(kept)), flush=True)
         assert "CUDA_ERROR_ILLEGAL_ADDRESS" in process.stdout.readline()
         wait_for(lambda: [p.pid for p in cluster.executors()][:1] not in ([], [before[0].pid]), "another executor")
         lost.unlink()
-        said, _ = process.communicate("\n", timeout=120)
+        said, _ = process.communicate("\n", timeout=300)
         assert "exited with code 7 (its devices failed)" in said and "device 1 cannot be used any more" in said, said
         assert cluster.executors()[-1].pid == before[1].pid
 
@@ -390,7 +390,7 @@ except jax.errors.JaxRuntimeError as error:
         fault.unlink()
         wait_for(lambda: [p.pid for p in cluster.executors()][:1] not in ([], [before[0].pid])
                  and "island0 up" in status(cluster), "island0 to come back")
-        said, _ = process.communicate("\n", timeout=120)
+        said, _ = process.communicate("\n", timeout=300)
         assert "exited with code 7 (its devices failed)" in said, said
         assert cluster.executors()[1].pid == before[1].pid
 
@@ -443,16 +443,20 @@ def test_who_waits_for_memory_of_one_device_holds_up_nobody_on_another(plugin, t
     with start(plugin, tmp_path, "--device-memory=2GiB") as cluster:
         run(cluster, """
 held = jax.block_until_ready(jnp.ones((768 << 18) - (128 << 8), np.float32))
-waits = jax.device_put(np.zeros(200 << 8, np.float32), here[0])
-for _ in range(20):
-    array = jax.device_put(np.arange(8.0, dtype=np.float32), here[1])
-    assert np.asarray(jax.device_put(array, there[0])).sum() == 28
-assert not waits.is_ready()
-try:
-    jax.block_until_ready(waits)
-    raise SystemExit("there was memory")
-except jax.errors.JaxRuntimeError as error:
-    assert "RESOURCE_EXHAUSTED" in str(error), error
+for attempt in range(5):  # where other programs have the processors, twenty may take longer than it waits
+    waits = jax.device_put(np.zeros(200 << 8, np.float32), here[0])
+    for _ in range(20):
+        array = jax.device_put(np.arange(8.0, dtype=np.float32), here[1])
+        assert np.asarray(jax.device_put(array, there[0])).sum() == 28
+    went_on = not waits.is_ready()
+    try:
+        jax.block_until_ready(waits)
+        raise SystemExit("there was memory")
+    except jax.errors.JaxRuntimeError as error:
+        assert "RESOURCE_EXHAUSTED" in str(error), error
+    if went_on:
+        break
+assert went_on
 """)
 
 
@@ -482,7 +486,7 @@ print((np.asarray(kept) == value).all())
         assert not log.lines("kernel .*")
     finally:
         hold.unlink()
-    assert process.communicate("\n", timeout=120)[0] == "True\n"
+    assert process.communicate("\n", timeout=300)[0] == "True\n"
     wait_for(lambda: "island0 up" in status(cluster), "island0 to come back")
     assert cluster.executors()[1].pid == before[1].pid
 
@@ -493,11 +497,11 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(plugin, tmp_pa
     with open(said, "w") as out:
         worker = subprocess.Popen(
             [BIN / "fairway-worker", "--plugin-kind=cuda", f"--plugin={plugin}", "--devices=1",
-             "--controller=127.0.0.1:1", "--start-limit=3s"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+             "--controller=127.0.0.1:1", "--start-limit=10s"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             env=clean_environment(LD_LIBRARY_PATH=str(DRIVER), TMPDIR=str(tmp_path),
                                   FAIRWAY_DRIVER_GPUS="1", FAIRWAY_DRIVER_HANG=str(hang)))
         try:
-            wait_for(lambda: said.read_text().count("has not ended within 3000 ms (--start-limit)") >= 2,
+            wait_for(lambda: said.read_text().count("has not ended within 10000 ms (--start-limit)") >= 2,
                      "two executors to end")
             assert "exited with code 8 (the plugin did not start in time); starting it again" in said.read_text()
             hang.unlink()
@@ -505,4 +509,4 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(plugin, tmp_pa
             wait_for(lambda: re.search(r"executor.*127\.0\.0\.1:1", said.read_text()), "an executor to start")
         finally:
             worker.terminate()
-            worker.wait(timeout=60)
+            worker.wait(timeout=240)

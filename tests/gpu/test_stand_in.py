@@ -86,13 +86,13 @@ def test_a_killed_executor_comes_back_and_others_go_on(cluster):
     assert process.stdout.readline() == "56.0 84.0\n"
     here, there = cluster.executors()
     os.kill(here.pid, 9)
-    said, _ = process.communicate("\n", timeout=120)
+    said, _ = process.communicate("\n", timeout=300)
     assert "DATA_LOSS" in said and "killed by SIGKILL" in said
     assert said.endswith("\n84.0\n")
     wait_for(lambda: "island0 up" in cluster.cli("status", "--controller", cluster.address).stdout,
              "island0 to come back")
     again = subprocess.run([sys.executable, "-c", PROGRAM], env=cluster.jax_environment(), text=True,
-                           input="\n", capture_output=True, timeout=120)
+                           input="\n", capture_output=True, timeout=300)
     assert again.stdout == "56.0 84.0\n56.0\n84.0\n"
     assert cluster.executors()[1].pid == there.pid
 
@@ -111,7 +111,7 @@ held.pop()
 print(float(jnp.ones((64, 1 << 20)).sum()))
 """
     done = subprocess.run([sys.executable, "-c", program], env=cluster.jax_environment(), text=True,
-                          capture_output=True, timeout=240)
+                          capture_output=True, timeout=600)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("RESOURCE_EXHAUSTED"), done.stdout + done.stderr
     assert lines[1] == str(float(64 << 20)), done.stdout + done.stderr
@@ -152,7 +152,7 @@ print(float(made[127, 5]))
         holder.stdin.write("\n")
         holder.stdin.flush()
         wait_for(lambda: not waits(), "the program to run")
-        said, _ = waiter.communicate("done\n", timeout=120)
+        said, _ = waiter.communicate("done\n", timeout=300)
         assert said == "3.0\n", said
     finally:
         for process in (holder, waiter):
@@ -172,7 +172,7 @@ try:
     jax.block_until_ready(compiled(np.float32(1)))
 except jax.errors.JaxRuntimeError as error:
     print(error)
-"""], env=cluster.jax_environment(), text=True, capture_output=True, timeout=240)
+"""], env=cluster.jax_environment(), text=True, capture_output=True, timeout=600)
     both = re.search(r'code of another plugin: it was made by "(.*?)", this is "(.*?)"', done.stdout)
     assert both and both[1] != both[2], done.stdout + done.stderr
     assert all(name.startswith("cuda; ") for name in both.groups())
@@ -254,7 +254,7 @@ with jax.default_device(jax.devices("cpu")[0]):
 
 def test_linear_algebra_is_refused_in_one_line_with_the_way_out_which_works(cluster):
     done = subprocess.run([sys.executable, "-c", LINEAR_ALGEBRA], env=cluster.jax_environment(), text=True,
-                          capture_output=True, timeout=240)
+                          capture_output=True, timeout=600)
     *refused, sum_on_the_cpu = done.stdout.splitlines()
     assert len(refused) == 10, done.stdout + done.stderr
     for line in refused:
@@ -268,7 +268,7 @@ def test_linear_algebra_is_refused_in_one_line_with_the_way_out_which_works(clus
 def test_no_gpu_is_said_by_fairway_up(tmp_path):
     done = subprocess.run(
         [BIN / "fairway", "up", *FLAGS, "--devices=1", "--port=0"], text=True, capture_output=True,
-        timeout=120, env=clean_environment(FAIRWAY_STAND_IN_GPUS="0", XDG_STATE_HOME=str(tmp_path)))
+        timeout=300, env=clean_environment(FAIRWAY_STAND_IN_GPUS="0", XDG_STATE_HOME=str(tmp_path)))
     assert done.returncode == 1
     assert "w0 ended with exit code 3" in done.stderr and "No visible GPU devices" in done.stderr
 
@@ -276,7 +276,7 @@ def test_no_gpu_is_said_by_fairway_up(tmp_path):
 def test_an_option_that_this_version_of_the_plugin_lacks_is_refused_with_those_it_has(tmp_path):
     done = subprocess.run(
         [BIN / "fairway-worker", *FLAGS, "--controller=127.0.0.1:1",
-         "--plugin-option=memory_fraction_policy=total"], text=True, capture_output=True, timeout=120,
+         "--plugin-option=memory_fraction_policy=total"], text=True, capture_output=True, timeout=300,
         env=clean_environment(TMPDIR=str(tmp_path)))
     assert done.returncode == 2
     assert "too old for option memory_fraction_policy" in done.stderr
@@ -301,7 +301,7 @@ except jax.errors.JaxRuntimeError as error:
         with Cluster(islands=1, devices=1, flags=[*FLAGS, *flags],
                      environment={"TMPDIR": str(folder)}) as cluster:
             done = subprocess.run([sys.executable, "-c", program], env=cluster.jax_environment(), text=True,
-                                  capture_output=True, timeout=240)
+                                  capture_output=True, timeout=600)
             said.append(done.stdout + done.stderr)
     assert 'UNIMPLEMENTED: custom call "__gpu$xla.gpu.ptx" is not served on GPUs' in said[0], said[0]
     assert "is not served on GPUs" not in said[1] and "__gpu$xla.gpu.ptx" in said[1], said[1]
@@ -309,7 +309,7 @@ except jax.errors.JaxRuntimeError as error:
 
 def up(tmp_path, *flags):
     return subprocess.run(
-        [BIN / "fairway", "up", *FLAGS, "--port=0", *flags], text=True, capture_output=True, timeout=120,
+        [BIN / "fairway", "up", *FLAGS, "--port=0", *flags], text=True, capture_output=True, timeout=300,
         env=clean_environment(XDG_STATE_HOME=str(tmp_path), TMPDIR=str(tmp_path)))
 
 
@@ -352,7 +352,7 @@ def test_islands_share_a_gpu_and_a_worker_more_is_refused(tmp_path):
             assert str(library.resolve()) in maps and str(PLUGIN.resolve()) in maps
         more = subprocess.run(
             [BIN / "fairway-worker", *FLAGS, "--controller=127.0.0.1:1", "--gpus=3",
-             "--gpu-fraction=0.2"], text=True, capture_output=True, timeout=120,
+             "--gpu-fraction=0.2"], text=True, capture_output=True, timeout=300,
             env=clean_environment(TMPDIR=str(tmp_path)))
         assert more.returncode == 2
         assert "0.2 of the memory of GPU 3 (3) is asked for, and other workers of this host leave 0.1" \

@@ -16,7 +16,7 @@ def worker(plugin, *flags, **environment):
     """Runs a worker that finds no controller; it must end by itself."""
     return subprocess.run(
         [WORKER, "--plugin-kind=cuda", f"--plugin={plugin}", "--controller=127.0.0.1:1", *flags],
-        capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+        capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
 def test_no_gpu(plugin):

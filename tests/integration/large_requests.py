@@ -21,7 +21,7 @@ class LargeRequests:
 
     def __init__(self, port, tls=True):
         plain = socket.create_connection(("127.0.0.1", port))
-        plain.settimeout(60)
+        plain.settimeout(240)
         self.socket = plain
         if tls:
             context = ssl.create_default_context()
@@ -42,15 +42,15 @@ class LargeRequests:
         self.socket.sendall(self._frame(HEADERS, END_HEADERS, number, b"".join(literal(*pair) for pair in headers)))
         return number
 
-    def send(self, until=lambda: False, most=1 << 40):
-        """Sends what the server takes, until it has ended all calls, `until` is true, it takes nothing for 3 s, or
-        `most` bytes have gone. Ends all calls if the server ends the connection."""
+    def send(self, until=lambda: False, most=1 << 40, patience=120):
+        """Sends what the server takes, until it has ended all calls, `until` is true, it takes nothing for `patience`
+        seconds, or `most` bytes have gone. Ends all calls if the server ends the connection."""
         try:
-            self._send(until, most)
+            self._send(until, most, patience)
         except OSError:
             self.ended = set(self.sizes)
 
-    def _send(self, until, most):
+    def _send(self, until, most, patience):
         while not until() and len(self.ended) < len(self.sizes) and sum(self.taken.values()) < most:
             moved = False
             for number, size in self.sizes.items():
@@ -63,7 +63,7 @@ class LargeRequests:
                 self.windows[number] -= more
                 self.connection_window -= more
                 moved = True
-            if not self._receive(0 if moved else 3) and not moved:
+            if not self._receive(0 if moved else patience) and not moved:
                 return
 
     def close(self):

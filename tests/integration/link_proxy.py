@@ -23,6 +23,7 @@ class Connection:
     def __init__(self, near, far):
         self.sockets = (near, far)
         self.kind = "new"
+        self.begin = b""  # what the near end has said, until its kind is known
         self.open = True
         self.held = threading.Event()
         self.passing = threading.Lock()  # held while bytes are taken and passed on
@@ -40,8 +41,10 @@ class Connection:
                     if self.held.is_set():
                         return  # what is unread is lost
                     data = source.recv(1 << 16, socket.MSG_DONTWAIT)
-                    if self.kind == "new" and source is self.sockets[0] and len(data) > HEADER:
-                        self.kind = KINDS.get(data[HEADER], "unknown")
+                    if self.kind == "new" and source is self.sockets[0]:
+                        self.begin += data
+                        if len(self.begin) > HEADER:
+                            self.kind = KINDS.get(self.begin[HEADER], "unknown")
                     if not data:
                         break
                     target.sendall(data)

@@ -55,12 +55,12 @@ class Client:
     def goes_on(self):
         done = self.next_steps()
         # Output that the pipe held does not count.
-        wait_for(lambda: self.next_steps() > done + 2000, "2,000 more steps", 60)
+        wait_for(lambda: self.next_steps() > done + 2000, "2,000 more steps", 240)
 
     def error(self):
         """Returns the error that ends the client."""
         line = self.line("ERROR")
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=240)
         assert self.process.returncode == 3, self.text
         return line
 
@@ -96,7 +96,7 @@ def test_a_killed_executor_fails_its_clients_with_the_cause_and_leaves_the_other
     error = first.error()
     assert "DATA_LOSS" in error and "worker w0" in error and "killed by SIGKILL" in error
     second.goes_on()
-    wait_for(lambda: executor_of(cluster, "w0")["up"], "the island to come back", 30)
+    wait_for(lambda: executor_of(cluster, "w0")["up"], "the island to come back")
     client(cluster, 0).goes_on()
 
 
@@ -108,22 +108,22 @@ def test_a_killed_worker_fails_its_clients_with_the_cause_and_leaves_the_others(
     error = first.error()
     assert "DATA_LOSS" in error and "worker w0" in error and "was lost" in error
     second.goes_on()
-    wait_for(lambda: executor_of(cluster, "w0")["up"], "the island to come back", 30)
+    wait_for(lambda: executor_of(cluster, "w0")["up"], "the island to come back")
     client(cluster, 0).goes_on()
 
 
 def test_a_stopped_executor_fails_its_clients_at_the_deadline_and_leaves_the_others(
         new_cluster, client):
     cluster = new_cluster(
-        islands=2, devices=2, environment={"FAIRWAY_EXECUTOR_DEADLINE": "1500ms"})
+        islands=2, devices=2, environment={"FAIRWAY_EXECUTOR_DEADLINE": "10s"})
     first, second = client(cluster, 0), client(cluster, 1)
     stopped = time.monotonic()
     os.kill(pid_of(cluster, "w0", "executor"), signal.SIGSTOP)
     error = first.error()
     print(f"told after {time.monotonic() - stopped:.2f} s")
-    assert "DATA_LOSS" in error and "silent for 1.5 s" in error
+    assert "DATA_LOSS" in error and "silent for 10.0 s" in error
     second.goes_on()
-    wait_for(lambda: executor_of(cluster, "w0")["up"], "the island to come back", 30)
+    wait_for(lambda: executor_of(cluster, "w0")["up"], "the island to come back")
     client(cluster, 0).goes_on()
 
 
@@ -138,7 +138,7 @@ def test_a_killed_controller_is_unavailable_to_its_clients_and_serves_new_ones(
         done = cluster.cli("status", "--controller", cluster.address, check=False)
         return done.returncode == 0 and islands_up(cluster) == 1
 
-    wait_for(back, "the worker at a new controller", 30)
+    wait_for(back, "the worker at a new controller")
     client(cluster, 0).goes_on()
 
 

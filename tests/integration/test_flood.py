@@ -41,7 +41,7 @@ class Steps:
     def goes_on(self, more=3):
         """Waits for more steps; each is a client of its own, with connections of its own."""
         begun = self.count
-        wait_for(lambda: self.failure is not None or self.count >= begun + more, "more steps", 120)
+        wait_for(lambda: self.failure is not None or self.count >= begun + more, "more steps", 240)
         assert self.failure is None, self.failure
 
     def stop(self):
@@ -59,7 +59,7 @@ def held(port, many, first_host):
             peer = socket.socket()
             peers.append(peer)
             peer.bind((f"127.0.0.{first_host + number % 3}", 0))
-            peer.settimeout(60)
+            peer.settimeout(240)
             peer.connect(("127.0.0.1", port))
             if number % 2:
                 with contextlib.suppress(OSError):
@@ -138,7 +138,7 @@ def test_those_who_prove_nothing_stop_nobody(flooded, many):
                 steps.goes_on()
                 assert run("fairway", "status", "--controller", address, *flags).returncode == 0
                 # A port closes them as fast as the machine lets it accept them.
-                wait_for(lambda: closed(peers) > many - 2000, f"{name} closes all but 2,000 of {many}", 60)
+                wait_for(lambda: closed(peers) > many - 2000, f"{name} closes all but 2,000 of {many}", 240)
                 if name == "workers":
                     worker()
     finally:

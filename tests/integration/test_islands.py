@@ -19,7 +19,7 @@ def start(cluster, *arguments):
 
 
 def ends_well(client):
-    text = client.communicate(timeout=120)[0]
+    text = client.communicate(timeout=240)[0]
     assert client.returncode == 0, text
     return text
 
@@ -108,19 +108,21 @@ def start_restart(cluster, worker):
 
 
 def ends_up(restart, island):
-    out, err = restart.communicate(timeout=90)
+    out, err = restart.communicate(timeout=240)
     assert (restart.returncode, out, err) == (0, f"{island} is up again\n", "")
 
 
 def complaints(cluster):
     """The lines in the logs of the controller and the workers that are not routine.
 
-    A busy machine may keep a handler from its processor, which says nothing of the restart.
+    A busy machine may keep a process from its processor, which says nothing of the restart.
     """
-    lines = [line.partition("{") for line in cluster.logs().splitlines()]
+    busy = re.compile("held the event loop|is stalled: it was silent|did not run for")
+    written, _, _ = cluster.logs().rpartition("\n")
+    lines = [line.partition("{") for line in written.splitlines() if line.endswith("}")]  # others may be half there
     return [name + json for name, _, json in lines
             if '"level":"info"' not in json and '"level":"debug"' not in json
-            and "held the event loop" not in json]
+            and not busy.search(json)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -133,7 +135,7 @@ def test_restarts_at_once_end_well_and_are_no_errors_in_any_log(new_cluster, wor
         assert client.stdout.readline() == "running\n"
         for restart in [start_restart(cluster, worker) for worker in of_island0 * 3]:
             ends_up(restart, "island0")
-        text = client.communicate(timeout=120)[0]
+        text = client.communicate(timeout=240)[0]
         assert re.search("LOST DATA_LOSS: .*island0.*`fairway restart`", text), text
     ends_well(start(cluster, "sums"))
     assert complaints(cluster) == known

@@ -81,7 +81,7 @@ def test_what_a_token_sends_at_once_is_bounded_and_a_neighbour_goes_on(cluster, 
         # In turns, 16 MiB each, until all have ended or 3 GiB have gone.
         for turn in range(1, (3 << 30) // (connections << 24)):
             for client in clients:
-                client.send(most=turn << 24)
+                client.send(most=turn << 24, patience=3)
             if all(client.ended for client in clients):
                 break
         steps.goes_on()

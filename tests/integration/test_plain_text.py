@@ -70,13 +70,13 @@ def test_with_certificates_it_listens_where_it_is_told(tmp_path):
 # Connects to an address and says something; prints what comes back until the other end closes.
 STRANGER = """
 import socket, sys
-peer = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60)
-peer.sendall(bytes.fromhex(sys.argv[3]))
+peer = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=120)
 said = b""
 try:
+    peer.sendall(bytes.fromhex(sys.argv[3]))
     while part := peer.recv(4096):
         said += part
-except ConnectionResetError:
+except (ConnectionResetError, BrokenPipeError):
     pass
 print(said)
 """
@@ -169,7 +169,10 @@ GONE = """
 import socket, sys
 for _ in range(20):
     peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-    peer.sendall(bytes.fromhex(sys.argv[3]))
+    try:
+        peer.sendall(bytes.fromhex(sys.argv[3]))
+    except (ConnectionResetError, BrokenPipeError):
+        pass  # it was let go of before that
     peer.close()
 """
 
@@ -178,7 +181,7 @@ for _ in range(20):
 def test_what_another_user_sends_and_leaves_behind_is_not_read(plain):
     for port in plain.ports.values():
         subprocess.run(["/usr/bin/python3", "-c", GONE, plain.address, str(port), (b"GET /metrics HTTP/1.1\r\n\r\n").hex()],
-                       check=True, timeout=60, user=NOBODY, cwd="/")
+                       check=True, timeout=240, user=NOBODY, cwd="/")
     wait_for(lambda: plain.controller.said("a connection of"), "the controller's line")
     said = [line["msg"] for line in plain.controller.lines() if line["msg"].startswith("a connection of")]
     assert all("is not open on this host" in line or f"it is user {NOBODY}'s" in line for line in said), said
@@ -202,13 +205,13 @@ def test_a_cluster_of_another_user_serves_that_user_and_root(tmp_path):
         port = re.search(r"clients (\d+)", said)[1]
         for user, served in ((1234, True), (0, True), (NOBODY, False)):
             done = subprocess.run([str(BIN / "fairway"), "status", "--controller", f"127.0.0.1:{port}"], user=user,
-                                  capture_output=True, text=True, timeout=60, cwd="/", check=False)
+                                  capture_output=True, text=True, timeout=240, cwd="/", check=False)
             assert (done.returncode == 0) == served, done.stderr
         wait_for(lambda: [line for line in lines() if f"it is user {NOBODY}'s, and plain text is for user 1234" in line],
                  "the line")
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +240,7 @@ def ask(secure, path, newest=None, name="localhost", token="viewer", **headers):
     if newest is not None:
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = context.maximum_version = newest
-    with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=30), server_hostname=name) as peer:
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=120), server_hostname=name) as peer:
         lines = [f"GET {path} HTTP/1.1", "Connection: close", *(f"{k}: {v}" for k, v in headers.items())]
         peer.sendall("\r\n".join([*lines, "", ""]).encode())
         said = b""
@@ -263,7 +266,7 @@ def test_http_speaks_neither_plain_text_nor_old_tls(secure):
         ask(secure, "/healthz", ssl.TLSVersion.TLSv1_1)
 
     def plain():
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as peer:
             peer.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
             said = b""
             while part := peer.recv(4096):

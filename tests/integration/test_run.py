@@ -41,7 +41,7 @@ def command(cluster, *arguments):
 def run(cluster, *arguments):
     return subprocess.run(
         command(cluster, *arguments),
-        env=clean_environment(), text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+        env=clean_environment(), text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=240)
 
 
 def ends_well(done):
@@ -98,11 +98,11 @@ def test_mistakes_are_one_line_that_says_where(new_cluster, tmp_path):
 def test_a_controller_that_is_gone_is_not_the_files_fault(new_cluster):
     cluster = new_cluster(2, 2, ("--runtime=host",))
     running = subprocess.Popen(
-        command(cluster, PROGRAM, "--repeat=100000"),
+        command(cluster, PROGRAM, "--repeat=100000000"),
         env=clean_environment(), text=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wait_for(lambda: cluster.metrics().total("fairway_gangs_launched_total") > 0, "the first run")
     os.kill(controller_pid(cluster), signal.SIGKILL)
-    line = running.communicate(timeout=60)[1]
+    line = running.communicate(timeout=240)[1]
     assert running.returncode == 1
     assert line.startswith(
         f"fairway run: the connection to the controller at {cluster.address} was lost: "), line

@@ -24,7 +24,7 @@ open(sys.argv[2], "w").write(exported.mlir_module())
 
 
 def command(*arguments):
-    done = subprocess.run(list(map(str, arguments)), text=True, capture_output=True, timeout=240)
+    done = subprocess.run(list(map(str, arguments)), text=True, capture_output=True, timeout=600)
     assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
 
 
@@ -66,7 +66,7 @@ def test_the_headers_show_nothing_of_what_the_library_is_made_of(prefix):
 
 def run(program, *arguments):
     done = subprocess.run([program, *map(str, arguments)], text=True, capture_output=True,
-                          env=clean_environment(), timeout=240)
+                          env=clean_environment(), timeout=600)
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -108,7 +108,7 @@ def test_simulated_devices_have_more_memory_than_this_host(program, new_cluster)
         assert cluster.metrics().total("fairway_device_memory_used_bytes") >= 80e9
         status = pathlib.Path(f"/proc/{pid_of(cluster, 'w0', 'executor')}/status").read_text()
         assert int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) < 1 << 20, status
-        said, _ = client.communicate("go on\n", timeout=120)
+        said, _ = client.communicate("go on\n", timeout=240)
     finally:
         client.kill()
     assert client.returncode == 0, said
@@ -165,7 +165,7 @@ def test_an_executor_killed_while_runs_of_a_program_are_in_flight(program, new_c
     try:
         assert client.stdout.readline() == "flying\n"
         os.kill(pid_of(cluster, "w1", "executor"), signal.SIGKILL)
-        said, _ = client.communicate(timeout=120)
+        said, _ = client.communicate(timeout=240)
     finally:
         client.kill()
     assert client.returncode == 0, said

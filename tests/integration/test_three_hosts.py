@@ -28,7 +28,7 @@ def commands_in_the_page():
 
 
 def ip(*words):
-    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=120, check=False)
 
 
 class Host:
@@ -46,7 +46,7 @@ class Host:
 
     def type(self, script):
         """Returns what it writes to standard output."""
-        done = subprocess.run(self.words(script), cwd=self.folder, capture_output=True, text=True, timeout=300,
+        done = subprocess.run(self.words(script), cwd=self.folder, capture_output=True, text=True, timeout=1200,
                               check=False, env=self.environment())
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -64,14 +64,14 @@ class Host:
         def look():
             assert self.running[-1].poll() is None, log.read_text()
             return re.search(text, log.read_text())
-        return wait_for(look, f"'{text}' in {log}", seconds=120)
+        return wait_for(look, f"'{text}' in {log}", seconds=240)
 
     def stop(self):
         for process in reversed(self.running):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=30)
+                process.wait(timeout=60)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -113,7 +113,7 @@ def test_a_token_goes_neither_without_tls_nor_from_a_file_that_others_read(clust
     token.chmod(0o600)
     with token.open() as file:
         done = subprocess.run([str(BIN / "fairway"), "status", *cluster.flags("/dev/fd/0")], stdin=file,
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -191,7 +191,7 @@ def test_a_killed_controller_loses_no_revocation(cluster):
         answered = [revoker.stdout.readline()]
         cluster.controller.process.send_signal(signal.SIGKILL)
         cluster.controller.process.wait()
-        answered += revoker.communicate(timeout=60)[0].splitlines()
+        answered += revoker.communicate(timeout=240)[0].splitlines()
         revoked = {line.split()[1] for line in answered if line.strip()}
         assert revoked
         cluster.start()
@@ -205,7 +205,7 @@ def methods():
     out = subprocess.run(
         ["protoc", f"-I{ROOT}/proto", "--include_imports", "--descriptor_set_out=/dev/stdout",
          *(str(path.relative_to(ROOT / "proto")) for path in (ROOT / "proto").rglob("*.proto"))],
-        capture_output=True, check=True, timeout=60).stdout
+        capture_output=True, check=True, timeout=240).stdout
     files = descriptor_pb2.FileDescriptorSet.FromString(out).file
     return [(f"/{file.package}.{service.name}/{method.name}", method.client_streaming, method.server_streaming)
             for file in files for service in file.service for method in service.method]
@@ -218,7 +218,7 @@ def answer(channel, method, secret):
     call = getattr(channel, kind)(path)
     metadata = [("authorization", f"Bearer {secret}")] if secret else []
     try:
-        out = call(iter([b""]) if client_streams else b"", metadata=metadata, timeout=60)
+        out = call(iter([b""]) if client_streams else b"", metadata=metadata, timeout=240)
         if server_streams:
             list(out)
         return grpc.StatusCode.OK, ""
@@ -314,7 +314,8 @@ def test_wrong_tokens_of_an_address_are_slowed_and_right_ones_are_not(cluster):
     with gateway(cluster) as channel:
         for _ in range(10):
             seconds(channel, "fw_" + 64 * "1")
-        assert seconds(channel, "fw_" + 64 * "1") >= 2.0
+        # The eleventh within a minute: where ten take longer, others follow.
+        wait_for(lambda: seconds(channel, "fw_" + 64 * "1") >= 2.0, "a refusal that takes 2 s")
         code, _ = answer(channel, status, right)
         assert code == grpc.StatusCode.OK
 
@@ -325,7 +326,7 @@ def test_revoking_ends_a_session_and_names_the_reason(cluster):
     for stop in (False, True):
         user, number = cluster.make("user", "--tenant=red")
         running = subprocess.Popen(
-            [str(BIN / "fairway"), "run", str(PROGRAM), "--arg", "x=1.5", "--repeat=1000000",
+            [str(BIN / "fairway"), "run", str(PROGRAM), "--arg", "x=1.5", "--repeat=100000000",
              *cluster.flags(cluster.directory / user)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_for(lambda: cluster.sessions() == 1, "the session")
         if stop:
@@ -334,9 +335,9 @@ def test_revoking_ends_a_session_and_names_the_reason(cluster):
         wait_for(lambda: cluster.sessions() == 0, "the session's end")
         if stop:
             running.kill()
-            running.communicate(timeout=60)
+            running.communicate(timeout=240)
         else:
-            _, said = running.communicate(timeout=60)
+            _, said = running.communicate(timeout=240)
             assert running.returncode == 1 and f"token {number} was revoked on" in said
 
 
@@ -373,7 +374,7 @@ def test_no_secret_is_in_a_log_an_argument_an_environment_or_the_data_directory(
         for method in methods()[:3]:
             answer(channel, method, "fw_" + wrong)
         running = subprocess.Popen(
-            [str(BIN / "fairway"), "run", str(PROGRAM), "--arg", "x=1.5", "--repeat=1000000",
+            [str(BIN / "fairway"), "run", str(PROGRAM), "--arg", "x=1.5", "--repeat=100000000",
              *cluster.flags(cluster.directory / user)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_for(lambda: cluster.sessions() == 1, "the session")
@@ -440,7 +441,7 @@ def test_a_full_disk_refuses_new_tokens_and_not_running_work(cluster):
 def join(line, folder):
     """Types what `fairway token create --worker` has printed, without the start of the worker."""
     line = re.sub(r" && fairway-worker --config \S+/fairway\.toml", "", line)
-    return subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+    return subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, timeout=240, check=False,
                           env={"PATH": f"{BIN}:/usr/bin:/bin"})
 
 
@@ -534,6 +535,6 @@ def test_jax_is_told_in_one_line_what_is_wrong_with_its_token(cluster):
         done = subprocess.run(
             [sys.executable, "-c", "import fairway, jax; fairway.connect(" + ", ".join(
                 [f"'127.0.0.1:{cluster.port}'", f"tls_ca='{cluster.directory}/ca.pem'", *words]) + "); jax.devices()"],
-            capture_output=True, text=True, timeout=120, check=False, env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
+            capture_output=True, text=True, timeout=240, check=False, env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"))
         last = done.stderr.strip().splitlines()[-1]
         assert done.returncode != 0 and said in last, done.stderr

@@ -536,7 +536,7 @@ TEST_F(WorkerExecution, ALostLinkFreesEverythingAfterTheLaunchesInFlight) {
   auto worker = StartWorker("a", 1);
   Talk talk(controller_, "a");
   ASSERT_TRUE(talk.ok());
-  const ExecutableId loop = talk.Install(LongLoop(200), OneDevice());
+  const ExecutableId loop = talk.Install(LongLoop(1000), OneDevice());
   const GroupPart x = talk.Part(Shape{{256, 256}}, {0});
   ASSERT_EQ(talk.Wait(talk.Put(x, {std::string(256 * 256 * 4, '\0')})), absl::OkStatus());
   talk.Run(loop, {0}, {x}, {talk.Part(Shape{{256, 256}}, {0})});
@@ -555,7 +555,7 @@ TEST_F(WorkerExecution, TermLetsLaunchesInFlightEndAndReports) {
   auto worker = StartWorker("a", 1);
   Talk talk(controller_, "a");
   ASSERT_TRUE(talk.ok());
-  const ExecutableId loop = talk.Install(LongLoop(200), OneDevice());
+  const ExecutableId loop = talk.Install(LongLoop(1000), OneDevice());
   const GroupPart x = talk.Part(Shape{{256, 256}}, {0});
   ASSERT_EQ(talk.Wait(talk.Put(x, {std::string(256 * 256 * 4, '\0')})), absl::OkStatus());
   const uint64_t seq = talk.Run(loop, {0}, {x}, {talk.Part(Shape{{256, 256}}, {0})});

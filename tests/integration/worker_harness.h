@@ -106,7 +106,7 @@ class PlayedController {
   EventLoop& loop() { return *loop_; }
   DataPlane& data() { return *data_; }
 
-  // Runs the loop until `holds` is true. Returns false after a minute.
+  // Runs the loop until `holds` is true. Returns false after two minutes.
   bool Until(std::function<bool()> holds);
   // Waits for the `count`-th registration of an executor of `worker`, and for its first heartbeat.
   SeenExecutor* WaitForExecutor(const std::string& worker, size_t count = 1);

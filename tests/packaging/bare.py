@@ -5,6 +5,7 @@ The commands in one system share a private network that has only loopback: the d
 there, and a command can use nothing from outside.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -76,9 +77,10 @@ class Bare:
 
     def __exit__(self, *_):
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.holder.stdin.close()
-        self.holder.wait(30)
+        self.holder.wait(120)
         shutil.rmtree(self.path)
 
     def processes(self):

@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -353,16 +352,15 @@ def test_cmake_finds_the_sdk_and_its_programs_need_nothing_else(unpacked, roots)
     assert pathlib.Path(grpc).resolve().is_relative_to(unpacked)
     # The compiler's own C++ library, which may be newer than the wheel's.
     assert not pathlib.Path(found["libstdc++.so.6"]).resolve().is_relative_to(unpacked)
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        address = "127.0.0.1:%d" % held.getsockname()[1]
     fairway = prefix / "bin" / "fairway"
     environment = {**os.environ, "XDG_STATE_HOME": str(roots / "state")}
-    up = subprocess.run([fairway, "up", "--runtime", "host", "--detach", "--port", address.split(":")[1]],
-                        text=True, capture_output=True, timeout=60, env=environment)
+    up = subprocess.run([fairway, "up", "--runtime", "host", "--detach", "--port", "0"],
+                        text=True, capture_output=True, timeout=240, env=environment)
     assert up.returncode == 0, up.stderr
+    (address,) = re.findall("export FAIRWAY_CONTROLLER=(.*)", up.stdout)
     try:
-        done = subprocess.run([build / "first", address], text=True, capture_output=True, timeout=60)
+        done = subprocess.run([build / "first", address], text=True, capture_output=True, timeout=240)
     finally:
-        down = subprocess.run([fairway, "down", "--controller", address], timeout=60)
+        down = subprocess.run([fairway, "down", "--controller", address], timeout=240)
     assert (done.returncode, down.returncode) == (0, 0), done.stderr
     assert done.stdout.splitlines()[-1].split() == ["27", "54", "81", "108"]

@@ -42,7 +42,7 @@ def cluster(shared_cluster):
     before = {process.pid for process in shared_cluster.processes()}
     yield shared_cluster
     assert before <= {process.pid for process in shared_cluster.processes()}, shared_cluster.logs()
-    accounts.check(60)
+    accounts.check()
 
 
 @functools.cache

@@ -136,7 +136,7 @@ class Session:
     def send_bytes(self, data):
         self._requests.put(data)
 
-    def answer(self, op_id, seconds=60):
+    def answer(self, op_id, seconds=240):
         with self._arrived:
             assert self._arrived.wait_for(
                 lambda: op_id in self._answers or self.error is not None, seconds
@@ -148,7 +148,7 @@ class Session:
             raise Refused(answer.response_metadata.status)
         return answer
 
-    def call(self, kind, seconds=60, **fields):
+    def call(self, kind, seconds=240, **fields):
         return self.answer(self.send(kind, **fields), seconds)
 
     # ---- what tests do often ----
@@ -176,7 +176,7 @@ class Session:
             (chunk(data=data[at : at + step]) for at in range(0, max(len(data), 1), step)),
             metadata=[("ifrt-proxy-grpc-host-buffer-store-metadata-bin",
                        metadata.SerializeToString())],
-            timeout=60,
+            timeout=240,
         )
 
     def lookup(self, handle, session_id=None):
@@ -187,7 +187,7 @@ class Session:
             SERVICE + "HostBufferLookup",
             request_serializer=lambda m: m.SerializeToString(),
             response_deserializer=message("GrpcHostBufferLookupResponse").FromString,
-        )(request, timeout=60)
+        )(request, timeout=240)
         return b"".join(part.data for part in parts)
 
     def delete_buffer(self, handle, session_id=None):
@@ -197,7 +197,7 @@ class Session:
             SERVICE + "HostBufferDelete",
             request_serializer=lambda m: m.SerializeToString(),
             response_deserializer=message("GrpcHostBufferDeleteResponse").FromString,
-        )(request, timeout=60)
+        )(request, timeout=240)
 
     def put(self, handle, values, device=0):
         """Makes an f32 vector from a numpy array, as `handle`; the host buffer has the same id."""
@@ -239,7 +239,7 @@ class Session:
                 type_name="xla::ifrt::XlaCompileOptions", data=options.SerializeToString()),
         )
 
-    def compile(self, program, device=0, seconds=60):
+    def compile(self, program, device=0, seconds=240):
         """Compiles a program (StableHLO artifact) for one device. Returns its handle."""
         done = self.answer(self.ask_compile(program, [device]), seconds).compile_response
         self.call("check_future_request", future_handle=done.ready_future_handle)

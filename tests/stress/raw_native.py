@@ -77,7 +77,7 @@ class RawNative:
                 if time.monotonic() > self.gives_up:
                     raise TimeoutError("the controller reads no more of this session") from None
 
-    def answer(self, number, seconds=60):
+    def answer(self, number, seconds=240):
         """The answer to a request; None if none came in that time. Raises when the session has ended."""
         with self._arrived:
             self._arrived.wait_for(lambda: number in self._answers or self.error is not None, seconds)
@@ -87,7 +87,7 @@ class RawNative:
                 raise self.error
             return None
 
-    def call(self, kind, seconds=60, **fields):
+    def call(self, kind, seconds=240, **fields):
         return self.answer(self.send(kind, True, **fields), seconds)
 
     # ---- what cases do often ----

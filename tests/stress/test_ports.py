@@ -5,6 +5,7 @@ These must hold: no process dies (the fixture checks it), others are served mean
 bounded, and a peer that can be answered is told the reason.
 """
 
+import contextlib
 import random
 import re
 import socket
@@ -61,12 +62,11 @@ def ports(cluster):
 
 def say(port, data):
     """Sends bytes, ends its side, and returns all that comes back until the other side closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
-        try:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as peer:
+        # It may have answered and closed before all is sent.
+        with contextlib.suppress(OSError):
             peer.sendall(data)
             peer.shutdown(socket.SHUT_WR)
-        except OSError:
-            return b""
         received = b""
         try:
             while part := peer.recv(65536):
@@ -124,9 +124,10 @@ def test_a_frame_that_claims_a_gibibyte_costs_what_it_sends(cluster):
         with Neighbour(cluster) as neighbour:
             for port in (found["link-port"], found["data-port"]):
                 for _ in range(20):
-                    peer = socket.create_connection(("127.0.0.1", port), timeout=30)
-                    peer.sendall(frame(length=2**30 - 1, crc=0) + bytes(100000))
+                    peer = socket.create_connection(("127.0.0.1", port), timeout=120)
                     open_ones.append(peer)
+                    with contextlib.suppress(OSError):  # it may have closed before all is sent
+                        peer.sendall(frame(length=2**30 - 1, crc=0) + bytes(100000))
             neighbour.goes_on()
             grown = anonymous_memory(pid) - before
             print(f"{grown / MIB:.0f} MiB more for 40 such frames")
@@ -143,7 +144,7 @@ def test_idle_connections_do_not_keep_others_out(cluster):
         with Neighbour(cluster) as neighbour:
             for port in found.values():
                 for _ in range(100):
-                    idle.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+                    idle.append(socket.create_connection(("127.0.0.1", port), timeout=120))
             neighbour.goes_on()
             assert cluster.get("/healthz") == "ok\n"
             assert cluster.status()["islands"]
@@ -164,7 +165,7 @@ def test_pulls_of_what_is_not_there_are_refused(cluster):
                 (1, 0, 1, -1),
             ])
         )
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as peer:
             peer.sendall(requests)
             answers = 0
             data = b""
@@ -195,7 +196,7 @@ def test_requests_that_are_no_messages_end_their_own_session_only(cluster):
         for data in (b"\xff" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"\x12" * 50):
             session = Session(cluster.address)
             session.send_bytes(data)
-            wait_for(lambda: session.error is not None, "the end of the stream", 30)
+            wait_for(lambda: session.error is not None, "the end of the stream")
             assert session.error.code() == grpc.StatusCode.CANCELLED, session.error
             assert "no valid IfrtRequest" in session.error.details()
             session.close()
@@ -233,6 +234,8 @@ def test_every_request_kind_survives_empty_and_random_fields(cluster):
                 scramble(getattr(request, kind), chaos, numbers)
                 session.send_bytes(request.SerializeToString())
                 sent.append(request.request_metadata.op_id)
+        with contextlib.suppress(Refused):  # so that all of them have been read
+            session.call("is_array_deleted_request", array_handle=1)
         answered = 0
         for op_id in sent:
             try:
@@ -320,11 +323,11 @@ def test_a_session_of_an_unknown_version_is_told_what_is_served(cluster):
 def test_unknown_methods_and_missing_metadata_are_refused(cluster):
     with grpc.insecure_channel(cluster.address) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary("/xla.ifrt.proxy.GrpcIfrtService/Nothing")(b"", timeout=30)
+            channel.unary_unary("/xla.ifrt.proxy.GrpcIfrtService/Nothing")(b"", timeout=120)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
         for method in ("IfrtSession", "HostBufferStore"):
             with pytest.raises(grpc.RpcError) as caught:
-                list(channel.stream_stream(SERVICE + method)(iter([b""]), timeout=30))
+                list(channel.stream_stream(SERVICE + method)(iter([b""]), timeout=120))
             assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -335,8 +338,8 @@ def test_messages_beyond_the_limit_are_refused_and_do_not_add_up(cluster):
         for _ in range(3):
             session = Session(cluster.address)
             session.send_bytes(bytes(520 * MIB))
-            wait_for(lambda: session.error is not None, "the end of the stream", 60)
+            wait_for(lambda: session.error is not None, "the end of the stream", 240)
             assert session.error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED, session.error
             session.close()
             neighbour.goes_on()
-            wait_for(lambda: anonymous_memory(pid) - before < 100 * MIB, "its bytes to go", 20)
+            wait_for(lambda: anonymous_memory(pid) - before < 100 * MIB, "its bytes to go")

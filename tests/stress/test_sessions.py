@@ -58,12 +58,12 @@ class Neighbour:
     def goes_on(self):
         """Waits for three more rounds."""
         seen = self.rounds
-        wait_for(lambda: self.rounds >= seen + 3 or self.failure, "the neighbour's next rounds", 60)
+        wait_for(lambda: self.rounds >= seen + 3 or self.failure, "the neighbour's next rounds", 240)
         assert self.failure is None, self.failure
 
     def __exit__(self, *_):
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(240)
         print(f"neighbour: {self.rounds} rounds, the slowest {self.slowest * 1e3:.0f} ms")
         assert self.failure is None, self.failure
 
@@ -116,7 +116,7 @@ def test_ten_clients_work_at_once(cluster):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(300)
     assert sorted(rounds) == list(range(10))
 
 
@@ -145,7 +145,7 @@ def test_a_client_that_never_reads_is_held_back_and_forgotten(cluster):
                 return False
             return stuck(session)
 
-        wait_for(held_back, "the controller to read no more", 90)
+        wait_for(held_back, "the controller to read no more", 300)
         grown = anonymous_memory(pid) - before
         print(f"{sent} requests for {answer_bytes} bytes each; the controller holds {grown / MIB:.0f} MiB more")
         assert grown < 200 * MIB
@@ -157,7 +157,7 @@ def test_a_client_that_never_reads_is_held_back_and_forgotten(cluster):
 def stuck(session):
     """Whether the length of the queue of unsent requests stays the same for a second."""
     seen, until = session._requests.qsize(), time.monotonic() + 1
-    wait_for(lambda: session._requests.qsize() != seen or time.monotonic() > until, "a second", 5)
+    wait_for(lambda: session._requests.qsize() != seen or time.monotonic() > until, "a second")
     return session._requests.qsize() == seen
 
 
@@ -179,7 +179,7 @@ def test_100000_executions_ahead_are_kept_in_bounds(cluster):
                     session.send("destruct_array_request", array_handle=[2 + i])
             unfinished = lambda: cluster.metrics().total("fairway_nodes_unfinished")
             wait_for_count(unfinished, lambda n: n >= 100000, "100,000 executions ahead")
-            wait_for(lambda: stuck(session), "the controller to read no more", 60)
+            wait_for(lambda: stuck(session), "the controller to read no more", 240)
             grown = anonymous_memory(pid) - before
             print(f"{unfinished():g} executions ahead, the controller holds {grown / MIB:.0f} MiB")
             assert unfinished() < count
@@ -196,11 +196,11 @@ def test_100000_executions_ahead_are_kept_in_bounds(cluster):
 def test_a_session_that_ends_with_100000_executions_ahead_leaves_nothing(cluster):
     with Neighbour(cluster, device=2) as neighbour:
         session = Session(cluster.address)
-        slow = session.compile(program("slow"), seconds=120)
+        slow = session.compile(program("slow"), seconds=240)
         session.put(1, ones)
         for i in range(100000):
             session.execute(slow, [1 + i], [2 + i])
-        wait_for(lambda: cluster.metrics().total("fairway_nodes_unfinished") > 1000, "work", 60)
+        wait_for(lambda: cluster.metrics().total("fairway_nodes_unfinished") > 1000, "work")
         session.close()
         neighbour.goes_on()
 
@@ -272,7 +272,7 @@ def test_host_buffers_that_nobody_takes_go_with_their_session(cluster):
                 session.store(1001, bytes(MIB), announced=-1)
             print(f"{(anonymous_memory(pid) - before) / MIB:.0f} MiB for 257 MiB of buffers")
             neighbour.goes_on()
-        wait_for(lambda: anonymous_memory(pid) - before < 100 * MIB, "the buffers to go", 30)
+        wait_for(lambda: anonymous_memory(pid) - before < 100 * MIB, "the buffers to go")
 
 
 def test_more_than_a_cap_is_refused_by_name(cluster):

@@ -27,6 +27,13 @@ def entries(pid, directory):
         return None
 
 
+def name_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
+    except OSError:
+        return "a process that has ended"
+
+
 def descriptors_and_threads(processes):
     """{pid: (open descriptors, threads)} of the processes that live."""
     found = {p.pid: (entries(p.pid, "fd"), entries(p.pid, "task")) for p in processes}
@@ -53,7 +60,7 @@ class Accounts:
             seen.append(descriptors_and_threads(self.cluster.processes()))
             return len(seen) >= 20 and all(look == seen[-1] for look in seen[-20:])
 
-        wait_for(settled, "the cluster's processes to settle", 30)
+        wait_for(settled, "the cluster's processes to settle")
         return seen[-1]
 
     def _counts(self):
@@ -70,14 +77,13 @@ class Accounts:
             if pid not in self.processes:
                 continue  # it was started later, in place of one that died
             old_fds, old_threads = self.processes[pid]
-            name = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
             if fds > old_fds + self.SPARE_DESCRIPTORS:
-                found.append(f"{name} ({pid}): {fds} descriptors, was {old_fds}")
+                found.append(f"{name_of(pid)} ({pid}): {fds} descriptors, was {old_fds}")
             if threads > old_threads + self.SPARE_THREADS:
-                found.append(f"{name} ({pid}): {threads} threads, was {old_threads}")
+                found.append(f"{name_of(pid)} ({pid}): {threads} threads, was {old_threads}")
         return "; ".join(found)
 
-    def check(self, seconds=20):
+    def check(self, seconds=120):
         """Waits until there is no excess over these holdings."""
         excess = [""]
 

@@ -18,7 +18,7 @@ REFUSED = "functions of this process (jax.debug.print, pure_callback, io_callbac
 def run_smoke(python, cluster):
     """({case: line of its result}, all that was printed). `python`: the command that runs Python."""
     done = subprocess.run([*python, str(SMOKE)], env=cluster.jax_environment(), text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=480)
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=1200)
     results = {m[1]: m[0] for m in re.finditer(r"^(?:ok|failed) (\w+).*$", done.stdout, re.M)}
     return results, done.stdout + done.stderr
 

@@ -97,7 +97,7 @@ def test_a_row_of_the_table(version, cluster):
     code = "import sys, jax; print('%d.%d' % sys.version_info[:2], float(jax.numpy.ones(3).sum()))"
     done = subprocess.run(
         [*python_of(version), "-c", code], text=True, stdin=subprocess.DEVNULL, capture_output=True,
-        timeout=240, env=clean_environment(JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=relay.address),
+        timeout=600, env=clean_environment(JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=relay.address),
     )
     relay.close()
     assert done.returncode == 0, done.stdout + done.stderr

@@ -200,7 +200,8 @@ class UnrulyCompiler final : public Compiler {
 }  // namespace
 }  // namespace fairway
 
-constexpr fairway::CompileLimits kLimits = {std::chrono::seconds(1), int64_t{4} << 30};
+constexpr fairway::CompileLimits kLimits = {std::chrono::seconds(2), int64_t{4} << 30};
+constexpr fairway::CompileLimits kLimitsOfXla = {std::chrono::seconds(60), int64_t{4} << 30};
 
 // A supervisor with a process that hangs. Writes the process's id and waits to be killed.
 int Supervise(const char* self) {
@@ -273,6 +274,6 @@ int main(int argc, char** argv) {
   config.num_devices = 4;
   return fairway::RunCompilerProcess(
       {.make = [&](const auto&) { return fairway::MakeWarmPjrtCompiler(config); },
-       .limits = kLimits,
+       .limits = kLimitsOfXla,
        .files = fairway::FilesToCompile(config.plugin_path, {})});
 }

@@ -15,7 +15,7 @@
 namespace fairway {
 namespace {
 
-constexpr std::chrono::seconds kCap{60};
+constexpr std::chrono::seconds kCap{120};
 
 class ClientCallsTest : public ::testing::Test {
  protected:

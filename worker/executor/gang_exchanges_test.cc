@@ -443,12 +443,14 @@ TEST_F(GangExchangesTest, APushThatNeverComesIsGivenUpWhenItsSenderHasEndedTheLa
 TEST_F(GangExchangesTest, AfterAFailureTheNextOnesAreToldAtOnce) {
   Make(2);
   peers_[0].all->LeaveOut(1, 200, absl::InternalError("a branch"));
-  const auto begin = std::chrono::steady_clock::now();
+  int at_once = 0;  // most, however busy the machine is
   for (uint64_t launch = 1; launch <= 200; ++launch) {
+    const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(Run(1, launch, 1, {1}, 1 << 20).status(), absl::InternalError("a branch"));
     peers_[1].exchange->End(launch, absl::InternalError("a branch"));
+    at_once += std::chrono::steady_clock::now() - begin < GangExchanges::kQuiet ? 1 : 0;
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 100 * GangExchanges::kQuiet);
+  EXPECT_GT(at_once, 100);
   for (const auto& sum : RunAll(201, {{1}, {2}})) EXPECT_EQ(ToFloats(*sum), std::vector<float>{3});
 }
 

@@ -163,7 +163,7 @@ TEST_F(RelayPortTest, AStrangersMessageIsShort) {
                           [this](std::unique_ptr<Link> link) { port_.Accept(std::move(link)); });
   ASSERT_TRUE(server.ok());
   std::unique_ptr<Link> far;
-  ConnectTcp(loop_, fmt::format("127.0.0.1:{}", (*server)->port()), milliseconds(5000),
+  ConnectTcp(loop_, fmt::format("127.0.0.1:{}", (*server)->port()), milliseconds(120000),
              [&](absl::StatusOr<std::unique_ptr<Link>> link) {
                ASSERT_TRUE(link.ok()) << link.status();
                far = *std::move(link);

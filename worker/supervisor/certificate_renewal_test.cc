@@ -62,7 +62,7 @@ class RenewalTest : public ::testing::Test {
     return out;
   }
   void RunUntil(const std::function<bool()>& until) {
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     const std::function<void()> look = [&] {
       if (until() || std::chrono::steady_clock::now() > give_up) return loop_.Stop();
       loop_.PostAfter(std::chrono::milliseconds(1), "look", [&] { look(); });

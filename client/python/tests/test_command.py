@@ -21,7 +21,7 @@ def installed(tmp_path):
 
     def run(*arguments, **environment):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "FAIRWAY_"))}
-        return subprocess.run([sys.executable, *arguments], text=True, capture_output=True, timeout=60,
+        return subprocess.run([sys.executable, *arguments], text=True, capture_output=True, timeout=300,
                               env={**env, "PYTHONPATH": str(tmp_path), **environment}, cwd=tmp_path)
 
     run.path = tmp_path

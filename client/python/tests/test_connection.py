@@ -48,7 +48,7 @@ def run_python(code, **environment):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "FAIRWAY_", "XLA_"))}
     env.update(environment)
     return subprocess.run(
-        [sys.executable, "-c", code], env=env, text=True, capture_output=True, timeout=120
+        [sys.executable, "-c", code], env=env, text=True, capture_output=True, timeout=300
     )
 
 

@@ -19,7 +19,7 @@ def prepare(version, **environment):
     code = f"import jax; jax.__version__ = {version!r}\n"
     code += "from fairway import jax_versions\nfor _ in range(2): jax_versions.prepare()"
     done = subprocess.run([sys.executable, "-c", code], env={"JAX_PLATFORMS": "cpu", **environment},
-                          text=True, capture_output=True, timeout=60)
+                          text=True, capture_output=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return done.stderr
 

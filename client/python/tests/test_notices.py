@@ -11,7 +11,7 @@ SAY = "from fairway import notices\n"
 
 def run(code, **environment):
     done = subprocess.run([sys.executable, "-c", SAY + code], env=environment, text=True,
-                          capture_output=True, timeout=60)
+                          capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     return done.stderr

@@ -28,7 +28,7 @@ def devices(*islands):
 def join():
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
-            thread.join(30)
+            thread.join(120)
 
 
 def test_a_long_compilation_is_named_with_its_island_once(said):
@@ -55,7 +55,7 @@ def test_nothing_is_named_and_no_thread_started_where(said, monkeypatch, why):
         monkeypatch.setenv(notices.ENVIRONMENT, "1")
     else:
         monkeypatch.setattr(notices, "seen", lambda: False)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with progress.announced("step", devices(0)):
-        assert threading.active_count() == before
+        assert set(threading.enumerate()) <= before
     assert said == []

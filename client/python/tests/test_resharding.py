@@ -41,7 +41,7 @@ def run(code):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "FAIRWAY_", "XLA_"))}
     env |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     done = subprocess.run([sys.executable, "-c", code], env=env, text=True, capture_output=True,
-                          timeout=120)
+                          timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
 
 

@@ -23,14 +23,16 @@ def session(monkeypatch):
     monkeypatch.setattr(terminal, "_unavailable", False)
     monkeypatch.setattr(JaxRuntimeError, "__init__", JaxRuntimeError.__init__)
     terminal._note_errors()
-    session, client = terminal._Session("127.0.0.1:1", set()), Client()
+    session, client = terminal._Session("127.0.0.1:1", None), Client()
     terminal.keep(session, client)
     session.kept = client
     return session
 
 
 def test_a_process_that_caught_the_error_waits_for_a_late_thread(session, monkeypatch):
-    monkeypatch.setattr(terminal.notices, "write", lambda _: None)
+    said = []
+    monkeypatch.setattr(terminal.notices, "write", said.append)
+    monkeypatch.setattr(terminal, "_TELL_SECONDS", 120.0)  # however late it is
     waits = threading.Event()
 
     def late():
@@ -44,7 +46,7 @@ def test_a_process_that_caught_the_error_waits_for_a_late_thread(session, monkey
         raise JaxRuntimeError("UNAVAILABLE: the controller is shutting down")
     waits.set()
     session.let_tell()
-    assert session.told.is_set()
+    assert session.told.is_set() and len(said) == 1
     thread.join()
 
 

@@ -47,7 +47,7 @@ def a_profiler_server():
         port = held.getsockname()[1]
     jax.profiler.start_server(port)
     result = work()
-    socket.create_connection(("127.0.0.1", port), timeout=20).close()
+    socket.create_connection(("127.0.0.1", port), timeout=240).close()
     jax.profiler.stop_server()
     return result
 

@@ -130,11 +130,11 @@ TEST(FatalTrapsTest, AStuckGangIsLeftToTheWatchdogWithOurTimeouts) {
 }
 
 TEST(FatalTrapsTest, ALongProgramBesideAGangLivesWithSpareDevices) {
-  ExpectLives("one-long", Flags(1, 5));
+  ExpectLives("one-long", Flags(1, 30));
 }
 
 TEST(FatalTrapsTest, LongProgramsOnAllDevicesBesideAGangLive) {
-  ExpectLives("all-long", Flags(1, 5));
+  ExpectLives("all-long", Flags(1, 30));
 }
 
 TEST(FatalTrapsTest, WithoutSpareDevicesALongProgramKillsTheGang) {
@@ -145,7 +145,7 @@ TEST(FatalTrapsTest, WithoutSpareDevicesALongProgramKillsTheGang) {
       << child.text();
 }
 
-TEST(FatalTrapsTest, AThousandGangsBesideLongPrograms) { ExpectLives("many", Flags(1, 10)); }
+TEST(FatalTrapsTest, AThousandGangsBesideLongPrograms) { ExpectLives("many", Flags(1, 60)); }
 
 }  // namespace
 }  // namespace fairway

@@ -18,7 +18,7 @@
 
 namespace fairway::test {
 
-constexpr std::chrono::seconds kCap{60};
+constexpr std::chrono::seconds kCap{120};
 
 // The plugin under test; tests fail, not skip, without one.
 inline PjrtConfig ConfigOfTests(int num_devices) {
