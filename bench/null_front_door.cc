@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // null_front_door --devices=N --plugin=PATH: the IFRT proxy protocol over a server of gRPC's
-// callback API, as gRPC's users write it; null_session.h answers at once. Prints its port on the first line of its output. It ends
-// when its input ends.
+// callback API, as gRPC's users write it; null_session.h answers at once. Prints its port on the
+// first line of its output. It ends when its input ends.
 #include <unistd.h>
 
 #include <algorithm>

@@ -275,7 +275,8 @@ TEST(CompilePoolTest, WhatAProcessHasStartedEndsWithIt) {
   const std::string second = path + "-second";
   pool->Compile("spawn " + second, {}, milliseconds(0), cancelled.Callback());
   // Not the empty file: it is written a moment after it is made.
-  EXPECT_TRUE(test::Eventually([&] { return static_cast<bool>(std::ifstream(second) >> started); }));
+  EXPECT_TRUE(
+      test::Eventually([&] { return static_cast<bool>(std::ifstream(second) >> started); }));
   pool.reset();
   EXPECT_TRUE(ended(second));
   unlink(path.c_str());
