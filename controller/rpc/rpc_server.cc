@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/rpc_server.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -51,7 +54,10 @@ void RpcServer::AddTo(grpc::ServerBuilder* builder) {
 
 void RpcServer::Start() {
   for (int i = 0; i < kAwaited; ++i) Await();
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "fairway-rpc");
+    Run();
+  });
 }
 
 void RpcServer::Stop() {
@@ -91,7 +97,7 @@ void RpcServer::Handle(const RpcTag& tag, bool ok) {
     case RpcTag::Kind::kRead:
       if (!ok || transport->incoming.Length() <= kLongMessage)
         return transport->call->ReadEnded(ok);
-      return pool_.Run([call = transport->call] { call->ReadEnded(true); }, transport->number);
+      return pool_.Run([call = transport->call] { call->ReadEnded(true); }, transport->connection);
     case RpcTag::Kind::kWrite:
       return transport->call->WriteEnded(ok);
     case RpcTag::Kind::kFinish:
@@ -104,7 +110,8 @@ void RpcServer::Begin(std::unique_ptr<RpcTransport> transport) {
     const std::lock_guard lock(mu_);
     ++calls_;
   }
-  transport->number = next_call_++;
+  // Two of the same hash have their turns together, which harms neither.
+  transport->connection = std::hash<std::string>()(transport->context.peer()) | 1;
   RpcCall* const call = Make(transport.get());
   call->Bind(std::move(transport));
 }

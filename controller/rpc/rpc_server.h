@@ -55,7 +55,6 @@ class RpcServer {
   BlockingPool pool_;
   const std::unique_ptr<Queue> queue_;
   std::thread thread_;
-  uint64_t next_call_ = 1;
 
   std::mutex mu_;
   std::condition_variable none_;

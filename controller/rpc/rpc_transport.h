@@ -25,7 +25,7 @@ struct RpcTransport {
   explicit RpcTransport(RpcServer* server) : server(server) {}
 
   RpcServer* const server;  // outlives it
-  uint64_t number = 0;      // of the call; it owns the call's work in the pool
+  uint64_t connection = 0;  // by which the call came: it owns the call's work in the pool
   RpcCall* call = nullptr;  // once it was made
   grpc::GenericServerContext context;
   grpc::GenericServerAsyncReaderWriter stream{&context};
