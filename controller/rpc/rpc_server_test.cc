@@ -7,7 +7,7 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include "controller/rpc/reflection.h"
