@@ -37,6 +37,7 @@ from relay import Relay
 ROUNDS, COUNTED_ROUNDS = 9, 3
 TIMES = 10  # calls in a row
 ISLANDS, DEVICES = 2, 2
+ALL = "all calls"  # in the names of rows
 MARK = 1 << 20  # bytes that are moved to island 1 after a call
 
 
@@ -242,14 +243,30 @@ def ratios_of(call, times, different):
     return rows
 
 
+def ratios_of_all(calls, times, different):
+    """Rows of the median over the calls of these ratios; its spread is that of the rounds' medians."""
+    rows = []
+    for over, under in RATIOS:
+        compared = [call for call in calls if (call, over) in times and (call, under) in times
+                    and under not in different.get(call, ())]
+        if compared:
+            rounds = [median(ratios) for ratios in zip(
+                *([a / b for a, b in zip(times[call, over], times[call, under], strict=True)]
+                  for call in compared), strict=True)]
+            rows.append(row(f"{ALL}, {over}: of {under}'s", rounds, "times"))
+    return rows
+
+
 def summarize(calls, times, counts, requests, refused):
     rows = [row(f"{call}, {place}", values, "us/call") for (call, place), values in times.items()]
     left_out = [(f"{call}, {place}", why) for (call, place), why in refused.items()]
+    different = {}
     for call in calls:
-        different = {f"null{how}": why for how in ("", ", sharded") if (call, f"null{how}") in times
-                     and (why := another_conversation(requests, call, how))}
-        left_out += [(f"{call}, beside {place}", why) for place, why in different.items()]
-        rows += ratios_of(call, times, different)
+        different[call] = {f"null{how}": why for how in ("", ", sharded") if (call, f"null{how}") in times
+                           and (why := another_conversation(requests, call, how))}
+        left_out += [(f"{call}, beside {place}", why) for place, why in different[call].items()]
+        rows += ratios_of(call, times, different[call])
+    rows += ratios_of_all(calls, times, different)
     for (call, place, what), values in counts.items():
         rows.append(row(f"{call}, {place}: {what}", values, what.partition(" ")[0]))
     for (call, place), kinds in requests.items():
@@ -260,16 +277,11 @@ def summarize(calls, times, counts, requests, refused):
 
 def bars_of(rows):
     """One bar for each island and way: the median over the calls of what a call takes, of the null front
-    door's. Its spread is the median of the calls' spreads."""
-    bars = []
-    for over, under in RATIOS:
-        if not under.startswith("null"):
-            continue
-        found = [entry for entry in rows if entry["name"].endswith(f", {over}: of {under}'s")]
-        measured = tuple(median([entry[what] for entry in found]) for what in ("value", "spread"))
-        bars.append(bar(f"time of a call, {over}, of the null front door's",
-                        measured if found else None, at_most=1.5))
-    return bars
+    door's."""
+    measured = {entry["name"]: (entry["value"], entry["spread"]) for entry in rows}
+    return [bar(f"time of a call, {over}, of the null front door's",
+                measured.get(f"{ALL}, {over}: of {under}'s"), at_most=1.5)
+            for over, under in RATIOS if under.startswith("null")]
 
 
 # ---- Tables of the calls by groups, in place of some thousands of rows ----
