@@ -38,7 +38,7 @@ class NativeGrpcService::Impl {
     const std::shared_ptr<HeldCall>& held = admitted.held;
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<NativeStream>(
-        door_, options_.spool.Share(),
+        door_, options_.spool.Share(), disk_,
         NativeStream::Context{loop_, pool_, id,
                               [streams = streams_, id, held] {
                                 held->Done();
@@ -63,6 +63,7 @@ class NativeGrpcService::Impl {
   const std::shared_ptr<BlockingPool> pool_;
   const std::shared_ptr<BlockingPool> garbage_ =
       std::make_shared<BlockingPool>("native-garbage", 1);
+  const std::shared_ptr<BlockingPool> disk_ = std::make_shared<BlockingPool>("native-spool", 2);
   const std::shared_ptr<OpenStreams> streams_;
   std::atomic<uint64_t> next_stream_{1};
 };

@@ -64,13 +64,22 @@ size_t MemoryOf(const v1::ClientMessage& message, size_t came) {
   return bytes;
 }
 
+void NativeStream::OnReadDone(bool ok) {
+  if (!ok) return ReadDone(false);
+  parsed_ = std::make_unique<v1::ClientMessage>();
+  grpc::ProtoBufferReader reader(coming_);
+  if (!reader.status().ok() || !parsed_->ParseFromZeroCopyStream(&reader)) parsed_ = nullptr;
+  if (parsed_ == nullptr || !uploads_.MayWait(*parsed_)) return ReadDone(true);
+  // A slow disk must not hold up the thread that has all calls.
+  disk_->Run([self = std::static_pointer_cast<NativeStream>(Self())] { self->ReadDone(true); },
+             context().owner);
+}
+
 absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
     std::unique_ptr<grpc::ByteBuffer> message) {
+  if (parsed_ == nullptr) return InvalidArgument("what came is no fairway.v1.ClientMessage");
   Decoded out;
-  out.item.message = std::make_unique<v1::ClientMessage>();
-  grpc::ProtoBufferReader reader(message.get());
-  if (!reader.status().ok() || !out.item.message->ParseFromZeroCopyStream(&reader))
-    return InvalidArgument("what came is no fairway.v1.ClientMessage");
+  out.item.message = std::move(parsed_);
   out.sent = message->Length();
   out.item.bytes = out.bytes = MemoryOf(*out.item.message, out.sent);
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));

@@ -40,10 +40,13 @@ class NativeStream final : public RpcCall,
                            public SessionStream<grpc::ByteBuffer, ClientBatch, grpc::ByteBuffer>,
                            public NativeShell {
  public:
-  // `tenant`: the client's, as its token says; empty: what its Hello says.
-  NativeStream(NativeDoor* door, Spool spool, Context context, std::string tenant = {})
+  // `disk` writes uploads to files, on behalf of the stream. `tenant`: the client's, as its token
+  // says; empty: what its Hello says.
+  NativeStream(NativeDoor* door, Spool spool, std::shared_ptr<BlockingPool> disk, Context context,
+               std::string tenant = {})
       : SessionStream(std::move(context)),
         door_(door),
+        disk_(std::move(disk)),
         tenant_(std::move(tenant)),
         uploads_(std::move(spool)) {}
 
@@ -57,14 +60,17 @@ class NativeStream final : public RpcCall,
   void Discard(std::shared_ptr<void> garbage) override { GiveAway(std::move(garbage)); }
 
   // RpcCall
-  void OnReadDone(bool ok) override { ReadDone(ok); }
+  void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override { WriteDone(ok); }
   void OnCancel() override { Cancelled(); }
   void OnDone() override { TransportDone(); }
 
  private:
   // SessionStream
-  void StartReading(grpc::ByteBuffer* into) override { StartRead(into); }
+  void StartReading(grpc::ByteBuffer* into) override {
+    coming_ = into;
+    StartRead(into);
+  }
   void StartWriting(const grpc::ByteBuffer* message) override { StartWrite(*message); }
   void FinishStream(const absl::Status& status) override { Finish(status); }
   Outgoing Next() override;
@@ -81,8 +87,12 @@ class NativeStream final : public RpcCall,
 
   NativeDoor* const door_;
   const std::string tenant_;
-  Uploads uploads_;  // used by gRPC's threads, one at a time
-  Outbox outbox_;    // guarded by SessionStream's lock
+  const std::shared_ptr<BlockingPool> disk_;
+  // Used by one thread at a time: that which has the message.
+  Uploads uploads_;
+  grpc::ByteBuffer* coming_ = nullptr;         // SessionStream's, while it is read
+  std::unique_ptr<v1::ClientMessage> parsed_;  // the same; nullptr: it is none
+  Outbox outbox_;                              // guarded by SessionStream's lock
 
   // In the loop.
   NativeSession* session_ = nullptr;

@@ -17,6 +17,22 @@ absl::StatusOr<std::vector<Uploaded>> Uploads::Take(v1::ClientMessage& message) 
   return done;
 }
 
+bool Uploads::MayWait(const v1::ClientMessage& message) const {
+  constexpr int64_t kGrowth = 4;  // a buffer that grows takes so many times what it needs, at most
+  int64_t wanted = 0;
+  bool chunks = false;
+  for (const v1::Request& request : message.requests()) {
+    for (const v1::HostBytes& bytes : request.put().bytes())
+      wanted += bytes.has_upload() ? bytes.size() : 0;
+    if (!request.has_chunk()) continue;
+    chunks = true;
+    wanted += kGrowth * static_cast<int64_t>(request.chunk().data().size());
+    const auto it = open_.find(request.chunk().upload());
+    if (it != open_.end() && it->second.buffer->GoesToFile(request.chunk().data())) return true;
+  }
+  return chunks && !spool_.budget->HasRoom(wanted);
+}
+
 absl::Status Uploads::Announce(const v1::Put& put, std::vector<Uploaded>& done) {
   for (const v1::HostBytes& bytes : put.bytes()) {
     if (!bytes.has_upload()) continue;

@@ -31,6 +31,9 @@ class Uploads {
   // uploads that are now complete. INVALID_ARGUMENT: the message breaks the order of uploads.
   absl::StatusOr<std::vector<Uploaded>> Take(v1::ClientMessage& message);
 
+  // Whether Take may write to a file, and so wait for a slow disk. Sometimes true without need.
+  bool MayWait(const v1::ClientMessage& message) const;
+
   size_t open() const { return open_.size(); }
 
  private:

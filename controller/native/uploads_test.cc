@@ -42,6 +42,30 @@ TEST_F(UploadsTest, AnEmptyUploadIsCompleteAtOnce) {
   EXPECT_EQ(Take("requests { put { bytes { upload: 71 } bytes { data: \"inline\" } } }"), "71= ");
 }
 
+// The thread that has all calls asks it before it lets an upload wait for a disk.
+TEST_F(UploadsTest, OnlyBytesThatTheMemoryHasNoRoomForMayWaitForTheDisk) {
+  const auto message = [](int64_t announced, int64_t bytes) {
+    v1::ClientMessage out;
+    if (announced > 0) {
+      v1::HostBytes& of = *out.add_requests()->mutable_put()->add_bytes();
+      of.set_upload(71);
+      of.set_size(announced);
+    }
+    v1::Chunk& chunk = *out.add_requests()->mutable_chunk();
+    chunk.set_upload(71);
+    chunk.set_data(std::string(bytes, 'x'));
+    return out;
+  };
+  EXPECT_FALSE(uploads_.MayWait(message(1000, 1000)));
+  EXPECT_TRUE(uploads_.MayWait(message(2 << 20, 1000)));  // the memory has 1 MiB
+  v1::ClientMessage first = message(2 << 20, 1000);
+  ASSERT_TRUE(uploads_.Take(first).ok());
+  EXPECT_TRUE(uploads_.MayWait(message(0, 1000)));  // it is in a file by now
+  v1::ClientMessage puts;
+  puts.add_requests()->mutable_put()->add_bytes()->set_size(2 << 20);
+  EXPECT_FALSE(uploads_.MayWait(puts));
+}
+
 TEST_F(UploadsTest, WhatBreaksTheOrderIsNamed) {
   EXPECT_EQ(Take("requests { chunk { upload: 71 data: \"aa\" } }"),
             "INVALID_ARGUMENT: a chunk of upload 71, which was not announced or is complete");
