@@ -150,11 +150,13 @@ function(fairway_test name)
     endif()
     add_dependencies(tests-${group} ${name})
   endforeach()
+  # ctest asks each program for its tests, before it runs any. By default one that takes 5 s to answer, as programs with a
+  # sanitizer may beside others, fails the whole run.
   if(ARG_ENVIRONMENT)
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 300
       PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENVIRONMENT}")
   else()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 300
       PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
   endif()
 endfunction()

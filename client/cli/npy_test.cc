@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/npy.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +23,8 @@ class NpyTest : public ::testing::Test {
  protected:
   std::string Path() const {
     return ::testing::TempDir() + "/" +
-           ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".npy";
+           ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+           std::to_string(::getpid()) + ".npy";
   }
   void Write(const std::string& bytes) const {
     std::ofstream(Path(), std::ios::binary | std::ios::trunc) << bytes;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/program_file.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -17,7 +19,8 @@ using ::testing::StartsWith;
 class ProgramFileTest : public ::testing::Test {
  protected:
   std::string Written(const std::string& name, const std::string& text) {
-    const std::string path = ::testing::TempDir() + "/program_file_test_" + name;
+    const std::string path =
+        fmt::format("{}/program_file_test_{}_{}", ::testing::TempDir(), ::getpid(), name);
     std::ofstream(path, std::ios::trunc) << text;
     written_.push_back(path);
     return path;
