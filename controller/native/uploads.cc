@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/native/uploads.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace fairway {
@@ -19,14 +21,18 @@ absl::StatusOr<std::vector<Uploaded>> Uploads::Take(v1::ClientMessage& message) 
 
 bool Uploads::MayWait(const v1::ClientMessage& message) const {
   constexpr int64_t kGrowth = 4;  // a buffer that grows takes so many times what it needs, at most
-  int64_t wanted = 0;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  int64_t wanted = 0;  // kMost: more than that; clients announce any number
+  const auto want = [&wanted](int64_t bytes) {
+    wanted = bytes > kMost - wanted ? kMost : wanted + std::max<int64_t>(bytes, 0);
+  };
   bool chunks = false;
   for (const v1::Request& request : message.requests()) {
     for (const v1::HostBytes& bytes : request.put().bytes())
-      wanted += bytes.has_upload() ? bytes.size() : 0;
+      if (bytes.has_upload()) want(bytes.size());
     if (!request.has_chunk()) continue;
     chunks = true;
-    wanted += kGrowth * static_cast<int64_t>(request.chunk().data().size());
+    want(kGrowth * static_cast<int64_t>(request.chunk().data().size()));
     const auto it = open_.find(request.chunk().upload());
     if (it != open_.end() && it->second.buffer->GoesToFile(request.chunk().data())) return true;
   }

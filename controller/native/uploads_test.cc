@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/native/uploads.h"
 
+#include <limits>
+
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +60,10 @@ TEST_F(UploadsTest, OnlyBytesThatTheMemoryHasNoRoomForMayWaitForTheDisk) {
   };
   EXPECT_FALSE(uploads_.MayWait(message(1000, 1000)));
   EXPECT_TRUE(uploads_.MayWait(message(2 << 20, 1000)));  // the memory has 1 MiB
+  v1::ClientMessage huge = message(std::numeric_limits<int64_t>::max(), 1000);
+  *huge.add_requests() = huge.requests(0);
+  EXPECT_TRUE(uploads_.MayWait(huge));  // together they are more than an int64_t holds
+  EXPECT_FALSE(uploads_.MayWait(message(-1, 1000)));  // Take refuses it
   v1::ClientMessage first = message(2 << 20, 1000);
   ASSERT_TRUE(uploads_.Take(first).ok());
   EXPECT_TRUE(uploads_.MayWait(message(0, 1000)));  // it is in a file by now
