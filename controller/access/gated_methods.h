@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose client sends one message. The gate is asked before it is read.
+// The methods of a service, whose calls the gate lets in before anything of them is read.
 #ifndef FAIRWAY_CONTROLLER_ACCESS_GATED_METHODS_H_
 #define FAIRWAY_CONTROLLER_ACCESS_GATED_METHODS_H_
 
@@ -27,7 +27,8 @@ struct AdmittedCall {
   }
 };
 
-// Such a call. It lives until OnDone, which comes after Finish or Answer at the earliest.
+// One whose client sends one message. It lives until OnDone, which comes after Finish or Answer at
+// the earliest.
 template <typename Request_>
 class OneMessageCall : public RpcCall {
  public:
