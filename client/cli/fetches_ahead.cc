@@ -7,16 +7,35 @@ namespace fairway {
 
 using grpc::ByteBuffer;
 
-std::shared_ptr<BufferLookup> BufferLookup::Start(grpc::GenericStub& controller,
+OpenCalls::~OpenCalls() {
+  std::unique_lock lock(mu_);
+  for (grpc::ClientContext* const context : open_) context->TryCancel();
+  none_.wait(lock, [&] { return open_.empty(); });
+}
+
+OpenCall::OpenCall(OpenCalls& calls, const CallMetadata& metadata) : calls_(calls) {
+  for (const auto& [key, value] : metadata) context_->AddMetadata(key, value);
+  const std::lock_guard lock(calls_.mu_);
+  calls_.open_.insert(context_.get());
+}
+
+OpenCall::~OpenCall() {
+  const std::lock_guard lock(calls_.mu_);
+  calls_.open_.erase(context_.get());
+  context_.reset();  // which uses the channel
+  calls_.none_.notify_all();
+}
+
+std::shared_ptr<BufferLookup> BufferLookup::Start(grpc::GenericStub& controller, OpenCalls& calls,
                                                   const CallMetadata& metadata, ByteBuffer request,
                                                   bool early) {
-  auto out = std::make_shared<BufferLookup>();
+  auto out = std::make_shared<BufferLookup>(calls, metadata);
   out->self_ = out;
   out->request_ = std::move(request);
   out->reading_ = true;
-  for (const auto& [key, value] : metadata) out->context_.AddMetadata(key, value);
-  if (early) out->context_.AddMetadata(kEarlyKey, "1");
-  controller.PrepareBidiStreamingCall(&out->context_, kLookupMethod, {}, out.get());
+  grpc::ClientContext& context = out->call_.context();
+  if (early) context.AddMetadata(kEarlyKey, "1");
+  controller.PrepareBidiStreamingCall(&context, kLookupMethod, {}, out.get());
   out->AddHold();  // until the last read, which may begin later
   out->StartWriteLast(&out->request_, {});
   out->StartRead(&out->coming_);
@@ -47,7 +66,7 @@ void BufferLookup::Cancel() {
   const std::lock_guard lock(mu_);
   cancelled_ = true;
   messages_.clear();
-  if (!end_.has_value()) context_.TryCancel();
+  if (!end_.has_value()) call_.context().TryCancel();
   ReadOn();
 }
 
@@ -103,7 +122,8 @@ void FetchesAhead::Begin(uint64_t session, uint64_t handle, const CallMetadata& 
   }
   std::shared_ptr<BufferLookup>& lookup = fetches.begun[handle];
   if (lookup != nullptr) lookup->Cancel();  // the client used the handle before
-  lookup = BufferLookup::Start(*controller_, metadata, ByteBuffer(&slice, 1), /*early=*/true);
+  lookup =
+      BufferLookup::Start(*controller_, *calls_, metadata, ByteBuffer(&slice, 1), /*early=*/true);
 }
 
 std::shared_ptr<BufferLookup> FetchesAhead::Take(uint64_t session, uint64_t handle) {

@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_CLIENT_CLI_FETCHES_AHEAD_H_
 #define FAIRWAY_CLIENT_CLI_FETCHES_AHEAD_H_
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -28,6 +29,35 @@ inline constexpr char kEarlyKey[] = "fairway-early";
 
 using CallMetadata = std::vector<std::pair<std::string, std::string>>;
 
+// The calls at the controller that the gateway has begun by itself. Its end cancels them and waits
+// until they are over: the last user of a channel ends gRPC's threads, so it must not be one of
+// these threads. Thread-safe.
+class OpenCalls {
+ public:
+  OpenCalls() = default;
+  ~OpenCalls();
+
+ private:
+  friend class OpenCall;
+  std::mutex mu_;
+  std::condition_variable none_;
+  std::set<grpc::ClientContext*> open_;  // those that have a context
+};
+
+// One of them: it is open until this is destroyed. Destroy it in OnDone or later.
+class OpenCall {
+ public:
+  OpenCall(OpenCalls& calls, const CallMetadata& metadata);
+  ~OpenCall();
+  OpenCall(const OpenCall&) = delete;
+  OpenCall& operator=(const OpenCall&) = delete;
+  grpc::ClientContext& context() { return *context_; }
+
+ private:
+  OpenCalls& calls_;
+  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
+};
+
 // One call of HostBufferLookup at the controller. At most kAhead of its messages are held until
 // somebody wants them. Thread-safe. It lives until it has ended, whoever holds it.
 class BufferLookup final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
@@ -36,10 +66,11 @@ class BufferLookup final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   // The next message, or the end.
   using Wanted = std::function<void(std::optional<grpc::ByteBuffer> message, grpc::Status end)>;
 
-  // `early`: the request that makes the buffer may still be on its way.
-  static std::shared_ptr<BufferLookup> Start(grpc::GenericStub& controller,
+  // `early`: the request that makes the buffer may still be on its way. `calls` must live longer.
+  static std::shared_ptr<BufferLookup> Start(grpc::GenericStub& controller, OpenCalls& calls,
                                              const CallMetadata& metadata, grpc::ByteBuffer request,
                                              bool early);
+  BufferLookup(OpenCalls& calls, const CallMetadata& metadata) : call_(calls, metadata) {}
   // Calls `wanted` once: now, or in a thread of gRPC. One at a time.
   void Next(Wanted wanted);
   void Cancel();
@@ -52,7 +83,7 @@ class BufferLookup final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   // Reads on if there is room or somebody waits. Expects `mu_`.
   void ReadOn();
 
-  grpc::ClientContext context_;
+  OpenCall call_;
   grpc::ByteBuffer request_, coming_;
   std::shared_ptr<BufferLookup> self_;  // until it has ended
 
@@ -76,7 +107,8 @@ class BufferLookup final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
 // look-up is sent, too.
 class FetchesAhead {
  public:
-  explicit FetchesAhead(grpc::GenericStub* controller) : controller_(controller) {}
+  FetchesAhead(grpc::GenericStub* controller, OpenCalls* calls)
+      : controller_(controller), calls_(calls) {}
 
   // Looks `handle` up. `metadata` is that of the session's stream.
   void Begin(uint64_t session, uint64_t handle, const CallMetadata& metadata);
@@ -96,6 +128,7 @@ class FetchesAhead {
   };
 
   grpc::GenericStub* const controller_;
+  OpenCalls* const calls_;
   std::mutex mu_;
   std::map<uint64_t, Fetches> sessions_;
 };

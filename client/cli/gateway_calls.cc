@@ -187,8 +187,11 @@ class Call {
 class LookupCall final : public grpc::ServerGenericBidiReactor {
  public:
   LookupCall(grpc::GenericCallbackServerContext* context, grpc::GenericStub* controller,
-             bool has_token, FetchesAhead* fetches)
-      : controller_(controller), fetches_(fetches), metadata_(MetadataOf(*context, has_token)) {
+             OpenCalls* calls, bool has_token, FetchesAhead* fetches)
+      : controller_(controller),
+        calls_(calls),
+        fetches_(fetches),
+        metadata_(MetadataOf(*context, has_token)) {
     StartRead(&request_);
   }
 
@@ -198,7 +201,7 @@ class LookupCall final : public grpc::ServerGenericBidiReactor {
     if (parsed.has_value()) ahead = fetches_->Take(parsed->session_id(), parsed->handle());
     may_be_early_ = ahead != nullptr;
     if (ahead == nullptr && ok)
-      ahead = BufferLookup::Start(*controller_, metadata_, request_, /*early=*/false);
+      ahead = BufferLookup::Start(*controller_, *calls_, metadata_, request_, /*early=*/false);
     if (ahead == nullptr) return Finish(grpc::Status::CANCELLED);
     Read(std::move(ahead));
   }
@@ -236,13 +239,15 @@ class LookupCall final : public grpc::ServerGenericBidiReactor {
       }
       if (may_be_early_ && end.error_code() == grpc::StatusCode::NOT_FOUND) {
         may_be_early_ = false;  // it overtook the request that makes the buffer
-        return Read(BufferLookup::Start(*controller_, metadata_, request_, /*early=*/false));
+        return Read(
+            BufferLookup::Start(*controller_, *calls_, metadata_, request_, /*early=*/false));
       }
       Finish(end);
     });
   }
 
   grpc::GenericStub* const controller_;
+  OpenCalls* const calls_;
   FetchesAhead* const fetches_;
   const CallMetadata metadata_;
   ByteBuffer request_, answer_;
@@ -257,8 +262,11 @@ class LookupCall final : public grpc::ServerGenericBidiReactor {
 class DeleteCall final : public grpc::ServerGenericBidiReactor {
  public:
   DeleteCall(grpc::GenericCallbackServerContext* context, grpc::GenericStub* controller,
-             bool has_token, FetchesAhead* fetches)
-      : controller_(controller), fetches_(fetches), metadata_(MetadataOf(*context, has_token)) {
+             OpenCalls* calls, bool has_token, FetchesAhead* fetches)
+      : controller_(controller),
+        calls_(calls),
+        fetches_(fetches),
+        metadata_(MetadataOf(*context, has_token)) {
     StartRead(&request_);
   }
 
@@ -266,9 +274,8 @@ class DeleteCall final : public grpc::ServerGenericBidiReactor {
     if (!ok) return Finish(grpc::Status::CANCELLED);
     const auto parsed = Parsed<proxy::GrpcHostBufferDeleteRequest>(request_);
     const bool now = parsed.has_value() && fetches_->Delete(parsed->session_id(), parsed->handle());
-    auto* const sent = new Sent{.request = request_};
-    for (const auto& [key, value] : metadata_) sent->context.AddMetadata(key, value);
-    controller_->UnaryCall(&sent->context, kDeleteMethod, {}, &sent->request, &sent->answer,
+    auto* const sent = new Sent{{*calls_, metadata_}, request_, {}};
+    controller_->UnaryCall(&sent->call.context(), kDeleteMethod, {}, &sent->request, &sent->answer,
                            [this, now, sent](const grpc::Status& status) {
                              if (!now) Answer(sent->answer, status);
                              delete sent;
@@ -282,7 +289,7 @@ class DeleteCall final : public grpc::ServerGenericBidiReactor {
 
  private:
   struct Sent {
-    grpc::ClientContext context;
+    OpenCall call;
     ByteBuffer request, answer;
   };
   void Answer(const ByteBuffer& answer, const grpc::Status& status) {
@@ -292,6 +299,7 @@ class DeleteCall final : public grpc::ServerGenericBidiReactor {
   }
 
   grpc::GenericStub* const controller_;
+  OpenCalls* const calls_;
   FetchesAhead* const fetches_;
   const CallMetadata metadata_;
   ByteBuffer request_, answer_;
@@ -306,15 +314,16 @@ class GatewayCalls::Service final : public grpc::CallbackGenericService {
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
     if (context->method() == kLookupMethod)
-      return new LookupCall(context, &controller_, has_token_, &fetches_);
+      return new LookupCall(context, &controller_, &calls_, has_token_, &fetches_);
     if (context->method() == kDeleteMethod)
-      return new DeleteCall(context, &controller_, has_token_, &fetches_);
+      return new DeleteCall(context, &controller_, &calls_, has_token_, &fetches_);
     return (new Call(context, &controller_, has_token_, &fetches_))->reactor();
   }
 
  private:
   grpc::GenericStub controller_;
-  FetchesAhead fetches_{&controller_};
+  OpenCalls calls_;
+  FetchesAhead fetches_{&controller_, &calls_};
   const bool has_token_;
 };
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <grpc/grpc.h>
@@ -273,9 +274,9 @@ class GatewayFetchesTest : public ::testing::Test {
   }
 
   DoorBeyond door_;
-  GatewayCalls gateway_{door_.Channel()};
+  std::unique_ptr<GatewayCalls> gateway_ = std::make_unique<GatewayCalls>(door_.Channel());
   const std::unique_ptr<proxy::GrpcIfrtService::Stub> stub_ =
-      proxy::GrpcIfrtService::NewStub(ChannelBy(gateway_));
+      proxy::GrpcIfrtService::NewStub(ChannelBy(*gateway_));
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proxy::IfrtRequest, proxy::IfrtResponse>> stream_ =
       stub_->IfrtSession(&context_);
@@ -290,6 +291,16 @@ TEST_F(GatewayFetchesTest, WaitForTheControllerOnce) {
   door_.Wait([&] { return door_.deletes == 1; });
   EXPECT_EQ(door_.lookups, 1);
   EXPECT_EQ(door_.early_lookups, 1);
+}
+
+// The last user of the channel must not be a thread of gRPC, which would wait for its own end.
+TEST_F(GatewayFetchesTest, ItsEndEndsADeletionThatTheControllerHolds) {
+  Fetch(1);
+  EXPECT_EQ(Lookup(1), "b");
+  EXPECT_TRUE(Delete(1).ok());
+  door_.Wait([&] { return door_.deletes == 1; });
+  gateway_.reset();
+  EXPECT_FALSE(std::exchange(stream_, nullptr)->Finish().ok());
 }
 
 TEST_F(GatewayFetchesTest, ALookUpThatFoundNothingIsMadeAgain) {
