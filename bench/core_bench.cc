@@ -3,6 +3,10 @@
 // y = f(y): Execute, its PREPARE and LAUNCH at the executors' cores, their reports of its end, and
 // the free of the input. Expectation: a step touches a few maps per shard, so it costs some
 // microseconds and less than one per shard. BM_Copy is a copy to another island.
+// BM_WideCall is a call of many results.
+#include <time.h>
+
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
@@ -228,6 +232,109 @@ void BM_Copy(benchmark::State& state) {
       static_cast<double>(world.bytes - before) / static_cast<double>(state.iterations());
 }
 BENCHMARK(BM_Copy)->ArgName("devices")->Arg(1)->Arg(8);
+
+double CpuMs() {
+  timespec now;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+// Calls `f`; `longest` becomes the longest processor time of such a call, in ms.
+template <typename F>
+void Timed(double& longest, const F& f) {
+  const double began = CpuMs();
+  f();
+  longest = std::max(longest, CpuMs() - began);
+}
+
+// A world whose calls into the cores are timed, and whose commands are encoded as the hub does it.
+class WideWorld : public ClusterActions {
+ public:
+  explicit WideWorld(int results) {
+    ExecutorSpec spec;
+    spec.worker = spec.island = "w";
+    spec.incarnation = Incarnation(1);
+    spec.runtime = "instant";
+    spec.num_devices = 1;
+    cluster.fleet().ExecutorUp(spec).value();
+    session = cluster.sessions().Open("bench").value();
+    ExecutableSpec executable;
+    executable.id = ExecutableId(1);
+    executable.name = "wide";
+    executable.island = IslandId(1);
+    executable.devices.push_back(cluster.sessions().Devices(session)[0].device);
+    ValueType scalar;
+    scalar.dtype = DType::kF32;
+    executable.outputs.assign(static_cast<size_t>(results), scalar);
+    cluster.executables().Define(executable);
+    wide = cluster.executables().Bind(session, 0, ExecutableId(1), {0}).value();
+    handles.resize(static_cast<size_t>(results));
+    std::iota(handles.begin(), handles.end(), 1);
+  }
+  void Send(ExecutorId, Command command, std::shared_ptr<MemoryBudget>) override {
+    commands.push_back(std::move(command));
+  }
+  void OfferUpload(TransferId, std::vector<BytesRef>) override {}
+  void WithdrawUpload(TransferId) override {}
+  void PullToHost(TransferId, ExecutorId, int32_t, int64_t) override {}
+  void WantTurn() override { turn_wanted = true; }
+  void Deliver() {
+    bool more = true;
+    while (more) {
+      while (std::exchange(turn_wanted, false)) Timed(core_ms, [&] { cluster.Turn(); });
+      while (!commands.empty()) {
+        std::string body;
+        Timed(encode_ms, [&] { body = EncodeCommand(commands.front()).value(); });
+        commands.pop_front();
+        Timed(executor_ms, [&] { executor.core.OnCommand(DecodeCommand(body).value()); });
+      }
+      while (std::exchange(executor.turn_wanted, false))
+        Timed(executor_ms, [&] { executor.core.Turn(); });
+      for (; !executor.launched.empty(); executor.launched.pop_front()) {
+        Timed(executor_ms,
+              [&] { executor.core.LaunchDone(executor.launched.front(), absl::OkStatus(), {}); });
+      }
+      if (std::exchange(executor.report_wanted, false)) {
+        Report report;
+        Timed(executor_ms, [&] { report = executor.core.TakeReport(); });
+        Timed(core_ms,
+              [&] { cluster.fleet().OnReport(ExecutorId(1), Incarnation(1), std::move(report)); });
+      }
+      more = turn_wanted || !commands.empty() || executor.turn_wanted || executor.report_wanted ||
+             !executor.launched.empty();
+    }
+  }
+
+  bool turn_wanted = false;
+  double core_ms = 0, encode_ms = 0, executor_ms = 0;
+  Cluster cluster{ClusterOptions{}, this};
+  InstantExecutor executor;
+  std::deque<Command> commands;
+  SessionId session;
+  uint64_t wide = 0;
+  std::vector<uint64_t> handles;
+};
+
+// A call of many results, and their end: how long is the longest turn of each loop?
+void BM_WideCall(benchmark::State& state) {
+  WideWorld world(static_cast<int>(state.range(0)));
+  for (auto _ : state) {
+    Timed(world.core_ms, [&] {
+      world.cluster.executables().Execute(world.session, world.wide, {}, {}, world.handles,
+                                          [](absl::StatusOr<std::vector<uint64_t>>) {});
+    });
+    world.Deliver();
+    Timed(world.core_ms, [&] {
+      world.cluster.arrays().Destruct(world.session, world.handles, [](absl::Status) {});
+    });
+    world.Deliver();
+  }
+  if (world.cluster.inspection().counts().groups != 0) state.SkipWithError("results are left");
+  state.counters["core_ms"] = world.core_ms;
+  state.counters["encode_ms"] = world.encode_ms;
+  state.counters["executor_ms"] = world.executor_ms;
+}
+BENCHMARK(BM_WideCall)->ArgName("results")->Arg(1024)->Arg(65535)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace fairway

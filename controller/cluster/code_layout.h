@@ -79,8 +79,10 @@ struct CodeLayout {
   // Who runs the code together, by part; of one part: nobody. As of Registry::arrivals.
   SharedVector<InstallExecutable::Member> members;
   uint64_t members_as_of = 0;
-  std::vector<int32_t> part_of;    // by position
-  std::vector<Output> outputs;     // by result
+  std::vector<int32_t> part_of;  // by position
+  std::vector<Output> outputs;   // by result
+  // Results in the order of their bytes, and those of the same bytes in their own order.
+  std::vector<std::pair<int64_t, int32_t>> by_bytes;
   Reservations reservations;       // for a launch
   SharedVector<MemoryNeed> needs;  // the same, as long as nothing is donated
   size_t command_bytes = 0;        // the size of its largest command (command_bytes.h)

@@ -24,6 +24,14 @@ std::vector<int32_t> ReplicaOf(const ValueType& type, size_t devices) {
   return first.size() == out.size() ? std::vector<int32_t>() : out;
 }
 
+// How many of its shards are no replica of an earlier one.
+int64_t Different(const CodeLayout::Output& output) {
+  int64_t out = 0;
+  for (size_t i = 0; i < output.places.size(); ++i)
+    out += output.replica_of.empty() || output.replica_of[i] == static_cast<int32_t>(i) ? 1 : 0;
+  return out;
+}
+
 std::vector<int64_t> TilesOf(const ValueType& type, size_t devices) {
   return type.tile_of.empty() ? std::vector<int64_t>(devices, 0) : type.tile_of;
 }
@@ -86,7 +94,10 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     last = places.empty() ? nullptr : &type;
     for (size_t i = 0; i < places.size(); ++i)
       AddReservation(layout.reservations, places[i].device, bytes, 0, i);
+    const auto number = static_cast<int32_t>(layout.by_bytes.size());
+    layout.by_bytes.emplace_back(bytes * Different(layout.outputs.back()), number);
   }
+  if (!std::ranges::is_sorted(layout.by_bytes)) std::ranges::sort(layout.by_bytes);
   layout.needs = NeedsOf(layout.reservations);
   return layout;
 }
@@ -153,7 +164,9 @@ absl::StatusOr<uint64_t> Cluster::Executables::Bind(SessionId session_id, uint64
       return InvalidArgument("{} was not compiled for device {} at position {}", spec.name,
                              devices[i], i);
   }
+  s.Charge((spec.parameters.size() + spec.outputs.size()) / kValuesPerUnit);
   std::vector<ArraySpec> outputs;
+  outputs.reserve(spec.outputs.size());
   for (const ValueType& type : spec.outputs) {
     FAIRWAY_ASSIGN_OR_RETURN(outputs.emplace_back(), SpecOf(type, devices));
   }

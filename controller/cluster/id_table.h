@@ -4,6 +4,7 @@
 #define FAIRWAY_CONTROLLER_CLUSTER_ID_TABLE_H_
 
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@ namespace fairway {
 // Records that keep their address, by their `id`. A tree, so that adding one moves a few dozen
 // entries at most, however many there are (a hash table would be rehashed in one go). A record is
 // asked for some twenty times, and ids are given in order, so the latest ones are found by the end
-// of their id.
+// of their id. A walk through many, in order, finds each behind the one before.
 template <typename Id, typename Record>
 class IdTable {
  public:
@@ -25,8 +26,11 @@ class IdTable {
   Record* Find(Id id) const {
     Record*& found = found_[id.value % kFound];
     if (found != nullptr && found->id == id) return found;
-    const auto it = map_.find(id);
-    if (it == map_.end()) return nullptr;
+    auto it = walks_ ? std::next(walk_) : map_.end();
+    if (it == map_.end() || it->first != id) it = map_.find(id);
+    walks_ = it != map_.end();
+    if (!walks_) return nullptr;
+    walk_ = it;
     return found = it->second.get();
   }
   // Never nullptr: there must be one.
@@ -35,12 +39,14 @@ class IdTable {
   Record& Insert(std::unique_ptr<Record> record) {
     Record& made = *record;
     found_[made.id.value % kFound] = &made;
+    walks_ = false;
     map_.emplace_hint(map_.end(), made.id, std::move(record));
     return made;
   }
   // There must be one.
   std::unique_ptr<Record> Take(Id id) {
     found_[id.value % kFound] = nullptr;
+    walks_ = false;
     // Often it is the oldest.
     const auto it = map_.begin()->first == id ? map_.begin() : map_.find(id);
     std::unique_ptr<Record> record = std::move(it->second);
@@ -59,6 +65,9 @@ class IdTable {
   Map map_;
   // Invariant: each is nullptr or a record of map_.
   mutable std::vector<Record*> found_ = std::vector<Record*>(kFound);
+  // Where the last record that `found_` did not have is. Valid while `walks_`: until map_ changes.
+  mutable typename Map::const_iterator walk_;
+  mutable bool walks_ = false;
 };
 
 }  // namespace fairway

@@ -36,6 +36,8 @@ TEST(IdTableTest, FindsWhatWasInsertedAndNotTaken) {
       ASSERT_EQ(table.at(id), known->second);
     }
     ASSERT_EQ(table.size(), naive.size());
+    if (i % 16 != 0) continue;
+    for (const auto& [next, record] : naive) ASSERT_EQ(table.Find(next), record);  // a walk
   }
   const NodeId from = any();
   auto it = table.lower_bound(from);

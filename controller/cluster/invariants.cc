@@ -229,7 +229,8 @@ absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
       continue;
     const auto list = s.worklists.find(group->session);
     if (list == s.worklists.end() ||
-        std::ranges::find(list->second.launched, id) == list->second.launched.end())
+        std::ranges::find(list->second.launched, producer->id, &LaunchedNode::node) ==
+            list->second.launched.end())
       return Error(absl::StatusCode::kInternal, "nobody tells that group {} was launched", id);
   }
   return absl::OkStatus();

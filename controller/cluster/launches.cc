@@ -148,29 +148,36 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
 }
 
 void Cluster::Launches::Launched(const Node& node) {
-  const uint64_t until = s.units + std::min(kToldAtOnce, s.options.turn_units);
-  for (const GroupId id : node.outputs) {
-    if (!TellLaunched(id, until)) s.WorkOf(node.session).launched.push_back(id);
-  }
+  LaunchedNode launched{node.id};
+  if (!TellLaunched(node, launched, s.units + std::min(kToldAtOnce, s.options.turn_units)))
+    s.WorkOf(node.session).launched.push_back(launched);
 }
 
-bool Cluster::Launches::GoOnLaunched(GroupId id) {
-  return TellLaunched(id, s.units + kToldInSlice);
+bool Cluster::Launches::GoOnLaunched(LaunchedNode& launched) {
+  const Node* const node = s.FindNode(launched.node);
+  // Once it has ended, or an executor of it is lost, those that were not told need not be.
+  return node == nullptr || node->state != NodeState::kLaunched || !node->failure.ok() ||
+         TellLaunched(*node, launched, s.units + kToldInSlice);
 }
 
-bool Cluster::Launches::TellLaunched(GroupId id, uint64_t until) {
-  Group* const group = s.FindGroup(id);
-  // Once it is settled, or its producer is lost, those that were not told need not be.
-  if (group == nullptr || group->settled() || group->launched) return true;
-  if (!s.FindNode(group->producer)->failure.ok()) return true;
-  while (s.units < until && group->num_launched < group->waiters.size()) {
-    s.Charge(1);
-    Node* const reader = s.FindNode(group->waiters[group->num_launched++]);
-    if (reader != nullptr && --reader->unlaunched_inputs == 0 && reader->kind == NodeKind::kLaunch)
-      MaybeArrived(*reader);
+bool Cluster::Launches::TellLaunched(const Node& node, LaunchedNode& launched, uint64_t until) {
+  for (; launched.output < node.outputs.size(); ++launched.output) {
+    if (launched.output > kLargeValues && launched.output % kValuesPerUnit == 0) {
+      if (s.units >= until) return false;
+      s.Charge(1);
+    }
+    Group& group = *s.FindGroup(node.outputs[launched.output]);
+    while (s.units < until && group.num_launched < group.waiters.size()) {
+      s.Charge(1);
+      Node* const reader = s.FindNode(group.waiters[group.num_launched++]);
+      if (reader != nullptr && --reader->unlaunched_inputs == 0 &&
+          reader->kind == NodeKind::kLaunch)
+        MaybeArrived(*reader);
+    }
+    group.launched = group.num_launched == group.waiters.size();
+    if (!group.launched) return false;
   }
-  group->launched = group->num_launched == group->waiters.size();
-  return group->launched;
+  return true;
 }
 
 void Cluster::Launches::Lost(const Node& node, std::vector<GroupId>& left) {
@@ -200,24 +207,15 @@ bool Cluster::Launches::TellLost(GroupId id, uint64_t until) {
 }
 
 std::vector<ShardRef> Cluster::Launches::InlineOutputs(const Node& node) const {
-  absl::InlinedVector<std::pair<int64_t, GroupId>, 2> small;
-  for (const GroupId id : node.outputs) {
-    const Group& group = *s.all_groups.at(id);
-    if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
-    int64_t bytes = 0;
-    for (size_t i = 0; i < group.places.size(); ++i) {
-      if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
-        bytes += group.places[i].bytes;
-    }
-    if (bytes <= s.options.inline_output_bytes) small.emplace_back(bytes, id);
-  }
-  std::sort(small.begin(), small.end());
   int64_t inlined = 0;
   std::vector<ShardRef> inline_shards;
-  for (const auto& [bytes, id] : small) {
+  for (const auto& [bytes, output] : node.layout->by_bytes) {
+    if (bytes > s.options.inline_output_bytes) break;
+    const GroupId id = node.outputs[output];
+    const Group& group = *s.FindGroup(id);
+    if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
     inlined += bytes;
     if (inlined > s.options.inline_gang_bytes) break;
-    const Group& group = *s.all_groups.at(id);
     for (size_t i = 0; i < group.places.size(); ++i) {
       if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
         inline_shards.push_back({id, static_cast<int32_t>(i)});

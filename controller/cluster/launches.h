@@ -51,8 +51,8 @@ class Cluster::Launches {
   // Nodes that wait for its outputs and run where it runs may now be launched after it. Tells the
   // first of them; the worklist of its session has the others.
   void Launched(const Node& node);
-  // Tells some more of those that wait for an output. Returns whether all know.
-  bool GoOnLaunched(GroupId output);
+  // Tells some more of those that wait for its outputs. Returns whether all know.
+  bool GoOnLaunched(LaunchedNode& launched);
   // It lost an executor, whose successor knows nothing of it. Nothing may be launched after it any
   // more. Tells the first that wait; adds to `left` the outputs for which others do.
   void Lost(const Node& node, std::vector<GroupId>& left);
@@ -73,7 +73,7 @@ class Cluster::Launches {
   void EndNew(Session& session, NewLaunch& launch);
   void FailNew(NewLaunch& launch, const absl::Status& why);
   void PrepareOn(Node& node, size_t participant);
-  bool TellLaunched(GroupId output, uint64_t until);
+  bool TellLaunched(const Node& node, LaunchedNode& launched, uint64_t until);
   bool TellLost(GroupId output, uint64_t until);
   // Whether a launch takes over the group: nothing else can read it any more, and one argument has
   // all its shards.

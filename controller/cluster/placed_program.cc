@@ -31,8 +31,8 @@ ValueBytes BytesOf(const ArraySpec& type) {
   out.input = sizeof(ValueType) + 2 * Held(type.shape.dims.size(), sizeof(int64_t)) +
               Held(sharding.tiles().size(), sizeof(int64_t)) +
               Held(sharding.tile_of().size(), sizeof(int64_t));
-  out.output =
-      out.input + sizeof(CodeLayout::Output) + Held(devices, sizeof(Place)) + Held(devices, 4);
+  out.output = out.input + sizeof(CodeLayout::Output) + sizeof(CodeLayout::by_bytes[0]) +
+               Held(devices, sizeof(Place)) + Held(devices, 4);
   return out;
 }
 

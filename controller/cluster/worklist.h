@@ -67,6 +67,12 @@ struct Loaded {
   size_t num_told = 0;  // the first ones
 };
 
+// A node that was launched, and the first of its outputs whose waiters have not been told.
+struct LaunchedNode {
+  NodeId node;
+  size_t output = 0;
+};
+
 // An executor's message that a node has ended.
 struct Told {
   NodeId node;
@@ -177,8 +183,7 @@ struct Worklist {
   std::list<Loaded> loaded;
   std::deque<Told> told;
   std::deque<GroupId> settled;  // groups whose waiters have not been told
-  // Groups whose producers were launched, of which their waiters have not been told.
-  std::deque<GroupId> launched;
+  std::deque<LaunchedNode> launched;
   std::deque<NodeId> ended_inputs;                     // nodes whose inputs have all ended
   std::deque<std::unique_ptr<BoundProgram>> retiring;  // programs that are being given up
   std::deque<std::unique_ptr<ProgramBind>> binds;
