@@ -2,6 +2,7 @@
 #include "worker/executor/executor_core.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/planted.h"
 
@@ -67,12 +68,23 @@ void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
 
 void ExecutorCore::On(PrepareLaunch command) {
   const auto [node, fresh] = nodes_.try_emplace(command.node);
-  if (!fresh) {
+  auto* const known = fresh ? nullptr : std::get_if<PrepareLaunch>(&node->second.command);
+  if (!fresh && (known == nullptr || !known->more || known->seq != command.seq ||
+                 known->devices != command.devices)) {
     ReportEnd(command.seq, Contradiction(command.node, "it was prepared twice"));
     return;
   }
   for (const GroupPart& part : command.outputs) Declare(part, command.node);
-  node->second.command = std::move(command);
+  if (fresh) {
+    node->second.command = std::move(command);
+    return;
+  }
+  known->more = command.more;
+  for (size_t p = 0; p < known->inputs.size(); ++p) {
+    ShardRefs& row = known->inputs[p];
+    row.insert(row.end(), command.inputs[p].begin(), command.inputs[p].end());
+  }
+  std::ranges::move(command.outputs, std::back_inserter(known->outputs));
 }
 
 void ExecutorCore::On(Launch command) {
@@ -82,6 +94,10 @@ void ExecutorCore::On(Launch command) {
   if (prepared == nullptr || it->second.launch.has_value()) {
     Conclude(command.node,
              Contradiction(command.node, "it was launched twice, or it is not a launch"));
+    return;
+  }
+  if (prepared->more) {
+    Conclude(command.node, Contradiction(command.node, "it was launched before all was told"));
     return;
   }
   if (!command.failed.empty() && SequenceOf(it->second) == nullptr) {
