@@ -106,7 +106,6 @@ struct Encoder {
       }
     }
     for (const GroupPart& part : in.outputs) Put(part, to->add_outputs());
-    to->set_more(in.more);
   }
   void operator()(const Launch& in) {
     v1::Launch* to = out->mutable_launch();
@@ -324,7 +323,6 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
     }
     out.outputs.push_back(std::move(taken));
   }
-  out.more = in.more();
   return out;
 }
 

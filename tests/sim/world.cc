@@ -76,8 +76,6 @@ void World::Setup(uint64_t seed, WorldKind kind) {
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
   if (config.cluster.turn_units <= 40)  // most launches end in several turns
     config.cluster.ends_at_once = config.cluster.turn_units % 4;
-  if (config.cluster.turn_units <= 60)  // and are prepared by several commands
-    config.cluster.shards_at_once = 1 + config.cluster.turn_units % 5;
   if (r.Percent(30)) config.turn_delay = r.Percent(70) ? 10000 : 200000;
   if (r.Percent(20)) config.unit_time = r.Between(2, 50);
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));

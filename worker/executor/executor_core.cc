@@ -2,7 +2,6 @@
 #include "worker/executor/executor_core.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/planted.h"
 
@@ -68,23 +67,12 @@ void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
 
 void ExecutorCore::On(PrepareLaunch command) {
   const auto [node, fresh] = nodes_.try_emplace(command.node);
-  auto* const known = fresh ? nullptr : std::get_if<PrepareLaunch>(&node->second.command);
-  if (!fresh && (known == nullptr || !known->more || known->seq != command.seq ||
-                 known->devices != command.devices)) {
+  if (!fresh) {
     ReportEnd(command.seq, Contradiction(command.node, "it was prepared twice"));
     return;
   }
   for (const GroupPart& part : command.outputs) Declare(part, command.node);
-  if (fresh) {
-    node->second.command = std::move(command);
-    return;
-  }
-  known->more = command.more;
-  for (size_t p = 0; p < known->inputs.size(); ++p) {
-    ShardRefs& row = known->inputs[p];
-    row.insert(row.end(), command.inputs[p].begin(), command.inputs[p].end());
-  }
-  std::ranges::move(command.outputs, std::back_inserter(known->outputs));
+  node->second.command = std::move(command);
 }
 
 void ExecutorCore::On(Launch command) {
@@ -94,10 +82,6 @@ void ExecutorCore::On(Launch command) {
   if (prepared == nullptr || it->second.launch.has_value()) {
     Conclude(command.node,
              Contradiction(command.node, "it was launched twice, or it is not a launch"));
-    return;
-  }
-  if (prepared->more) {
-    Conclude(command.node, Contradiction(command.node, "it was launched before all was told"));
     return;
   }
   if (!command.failed.empty() && SequenceOf(it->second) == nullptr) {
