@@ -67,9 +67,10 @@ class InstantExecutor : public ExecutorActions {
   std::deque<std::pair<NodeId, size_t>> received;
 };
 
-class World : public ClusterActions {
+// One island of one executor, and a session.
+class OneIsland : public ClusterActions {
  public:
-  explicit World(int devices) {
+  explicit OneIsland(int devices) {
     ExecutorSpec spec;
     spec.worker = spec.island = "w";
     spec.incarnation = Incarnation(1);
@@ -77,25 +78,23 @@ class World : public ClusterActions {
     spec.num_devices = devices;
     cluster.fleet().ExecutorUp(spec).value();
     session = cluster.sessions().Open("bench").value();
-    std::vector<int32_t> ids;
+    ids.resize(static_cast<size_t>(devices));
+    std::iota(ids.begin(), ids.end(), 0);
+  }
+  // Defines code that takes and makes so many scalars, on all devices. Returns its handle.
+  uint64_t Code(size_t arguments, size_t results) {
     ExecutableSpec executable;
     executable.id = ExecutableId(1);
     executable.name = "step";
     executable.island = IslandId(1);
-    for (int i = 0; i < devices; ++i) {
-      ids.push_back(i);
-      executable.devices.push_back(cluster.sessions().Devices(session)[i].device);
-    }
+    for (const int32_t id : ids)
+      executable.devices.push_back(cluster.sessions().Devices(session)[id].device);
     ValueType scalar;
     scalar.dtype = DType::kF32;
-    executable.parameters = {scalar};
-    executable.outputs = {scalar};
+    executable.parameters.assign(arguments, scalar);
+    executable.outputs.assign(results, scalar);
     cluster.executables().Define(executable);
-    step = cluster.executables().Bind(session, 0, ExecutableId(1), ids).value();
-    const auto put = cluster.arrays().Put(session, 1, {DType::kF32, {}, Sharding::Replicated(ids)},
-                                          std::vector<int32_t>(devices, 0));
-    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4)));
-    Deliver();
+    return cluster.executables().Bind(session, 0, ExecutableId(1), ids).value();
   }
   void Send(ExecutorId, Command command, std::shared_ptr<MemoryBudget>) override {
     commands.push_back(std::move(command));
@@ -106,6 +105,22 @@ class World : public ClusterActions {
   void WantTurn() override { turn_wanted = true; }
 
   bool turn_wanted = false;
+  Cluster cluster{ClusterOptions{}, this};
+  InstantExecutor executor;
+  std::deque<Command> commands;
+  SessionId session;
+  std::vector<int32_t> ids;  // of all devices
+};
+
+class World : public OneIsland {
+ public:
+  explicit World(int devices) : OneIsland(devices) {
+    step = Code(1, 1);
+    const auto put = cluster.arrays().Put(session, 1, {DType::kF32, {}, Sharding::Replicated(ids)},
+                                          std::vector<int32_t>(ids.size(), 0));
+    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4)));
+    Deliver();
+  }
   void Deliver() {
     do {
       while (std::exchange(turn_wanted, false)) cluster.Turn();
@@ -121,10 +136,6 @@ class World : public ClusterActions {
     } while (!commands.empty() || executor.report_wanted);
   }
 
-  Cluster cluster{ClusterOptions{}, this};
-  InstantExecutor executor;
-  std::deque<Command> commands;
-  SessionId session;
   uint64_t step = 0;
 };
 
@@ -248,36 +259,12 @@ void Timed(double& longest, const F& f) {
 }
 
 // A world whose calls into the cores are timed, and whose commands are encoded as the hub does it.
-class WideWorld : public ClusterActions {
+class WideWorld : public OneIsland {
  public:
-  explicit WideWorld(int results) {
-    ExecutorSpec spec;
-    spec.worker = spec.island = "w";
-    spec.incarnation = Incarnation(1);
-    spec.runtime = "instant";
-    spec.num_devices = 1;
-    cluster.fleet().ExecutorUp(spec).value();
-    session = cluster.sessions().Open("bench").value();
-    ExecutableSpec executable;
-    executable.id = ExecutableId(1);
-    executable.name = "wide";
-    executable.island = IslandId(1);
-    executable.devices.push_back(cluster.sessions().Devices(session)[0].device);
-    ValueType scalar;
-    scalar.dtype = DType::kF32;
-    executable.outputs.assign(static_cast<size_t>(results), scalar);
-    cluster.executables().Define(executable);
-    wide = cluster.executables().Bind(session, 0, ExecutableId(1), {0}).value();
-    handles.resize(static_cast<size_t>(results));
+  explicit WideWorld(size_t results) : OneIsland(1), handles(results) {
+    wide = Code(0, results);
     std::iota(handles.begin(), handles.end(), 1);
   }
-  void Send(ExecutorId, Command command, std::shared_ptr<MemoryBudget>) override {
-    commands.push_back(std::move(command));
-  }
-  void OfferUpload(TransferId, std::vector<BytesRef>) override {}
-  void WithdrawUpload(TransferId) override {}
-  void PullToHost(TransferId, ExecutorId, int32_t, int64_t) override {}
-  void WantTurn() override { turn_wanted = true; }
   void Deliver() {
     bool more = true;
     while (more) {
@@ -305,19 +292,14 @@ class WideWorld : public ClusterActions {
     }
   }
 
-  bool turn_wanted = false;
   double core_ms = 0, encode_ms = 0, executor_ms = 0;
-  Cluster cluster{ClusterOptions{}, this};
-  InstantExecutor executor;
-  std::deque<Command> commands;
-  SessionId session;
   uint64_t wide = 0;
   std::vector<uint64_t> handles;
 };
 
 // A call of many results, and their end: how long is the longest turn of each loop?
 void BM_WideCall(benchmark::State& state) {
-  WideWorld world(static_cast<int>(state.range(0)));
+  WideWorld world(static_cast<size_t>(state.range(0)));
   for (auto _ : state) {
     Timed(world.core_ms, [&] {
       world.cluster.executables().Execute(world.session, world.wide, {}, {}, world.handles,

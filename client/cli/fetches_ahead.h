@@ -41,7 +41,7 @@ class OpenCalls {
   friend class OpenCall;
   std::mutex mu_;
   std::condition_variable none_;
-  std::set<grpc::ClientContext*> open_;  // those that have a context
+  std::set<grpc::ClientContext*> open_;  // each until it is destroyed
 };
 
 // One of them: it is open until this is destroyed. Destroy it in OnDone or later.

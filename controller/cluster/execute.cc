@@ -25,7 +25,7 @@ std::vector<int32_t> ReplicaOf(const ValueType& type, size_t devices) {
 }
 
 // How many of its shards are no replica of an earlier one.
-int64_t Different(const CodeLayout::Output& output) {
+int64_t NumDistinct(const CodeLayout::Output& output) {
   int64_t out = 0;
   for (size_t i = 0; i < output.places.size(); ++i)
     out += output.replica_of.empty() || output.replica_of[i] == static_cast<int32_t>(i) ? 1 : 0;
@@ -95,7 +95,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     for (size_t i = 0; i < places.size(); ++i)
       AddReservation(layout.reservations, places[i].device, bytes, 0, i);
     const auto number = static_cast<int32_t>(layout.by_bytes.size());
-    layout.by_bytes.emplace_back(bytes * Different(layout.outputs.back()), number);
+    layout.by_bytes.emplace_back(bytes * NumDistinct(layout.outputs.back()), number);
   }
   if (!std::ranges::is_sorted(layout.by_bytes)) std::ranges::sort(layout.by_bytes);
   layout.needs = NeedsOf(layout.reservations);
