@@ -58,6 +58,10 @@ enum class Bug {
   kForgetWaiters,      // slices: tells only the first slice of those that wait for a group
   kLoadedForAnother,   // told: code that an earlier attempt waited for counts for the present one
   kIgnoreInputsEnded,  // dispatch: launches before it has heard how its inputs ended
+  kLaunchBeforeTold,   // dispatch: launches before its executors know all that it reads and makes
+  kForgetRest,         // dispatch: tells them only the first of that
+  kMissStepEnd,        // executor: a step waits for one that ended while its inputs were looked at
+  kMissInputEnd,       // executor: a step waits for inputs that ended before it was written down
   kAnswerReenters,     // answers come in the middle of the operation that makes them
   kAnswerEnded,        // answers to a session that an answer has ended
   kLossForgetsGroups,  // losses: tells only the first slice of groups
@@ -192,6 +196,10 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kForgetWaiters, std::string_view("forget_waiters")},
     std::pair{Bug::kLoadedForAnother, std::string_view("loaded_for_another")},
     std::pair{Bug::kIgnoreInputsEnded, std::string_view("ignore_inputs_ended")},
+    std::pair{Bug::kLaunchBeforeTold, std::string_view("launch_before_told")},
+    std::pair{Bug::kForgetRest, std::string_view("forget_rest")},
+    std::pair{Bug::kMissStepEnd, std::string_view("miss_step_end")},
+    std::pair{Bug::kMissInputEnd, std::string_view("miss_input_end")},
     std::pair{Bug::kAnswerReenters, std::string_view("answer_reenters")},
     std::pair{Bug::kAnswerEnded, std::string_view("answer_ended")},
     std::pair{Bug::kLossForgetsGroups, std::string_view("loss_forgets_groups")},

@@ -143,7 +143,8 @@ struct InstallSequence {
   std::shared_ptr<const Sequence> sequence;
 };
 
-// One executor's part of a launch of a compiled computation.
+// One executor's part of a launch of a compiled computation. Of many arguments and results the
+// first ones; the others follow in commands that have the same node, seq, executable and devices.
 struct PrepareLaunch {
   NodeId node;
   uint64_t seq = 0;  // numbers the prepared nodes of this executor incarnation: 1, 2, 3, ...
@@ -151,6 +152,7 @@ struct PrepareLaunch {
   std::vector<int32_t> devices;    // local ordinals in the order of the device assignment
   std::vector<ShardRefs> inputs;   // [position in devices][argument]
   std::vector<GroupPart> outputs;  // one per result; shards in the order of `devices`
+  bool more = false;               // others follow, before its launch
 };
 
 // Launches the node. All executors of an island launch its gangs in the order of their ids.

@@ -24,7 +24,7 @@ namespace fairway {
 struct LogLimits {
   size_t session_bytes = 1 << 20;  // of a session, not concluded; one entry alone may exceed it
   size_t child_bytes = 32 << 20;   // of a child, not applied; one entry alone may exceed it
-  size_t frame_bytes = 256 << 10;  // of a frame, unless one entry alone is larger
+  size_t frame_bytes = 64 << 10;   // of a frame, unless one entry alone is larger
   bool floors = false;             // whether floor() and open() are wanted
 };
 

@@ -30,7 +30,7 @@ struct LogRelayChild {
 struct LogRelayLimits {
   // Of entries that a child has not applied. Above it the child is crowded (LogOutbox::Crowded).
   size_t child_bytes = 32 << 20;
-  size_t frame_bytes = 256 << 10;
+  size_t frame_bytes = 64 << 10;
 };
 
 // Loop-confined. Lives for one version, and so do its links. It keeps

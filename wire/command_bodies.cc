@@ -46,6 +46,7 @@ void Write(const GroupPart& part, int field, BackwardsWriter& out) {
 
 void Write(const PrepareLaunch& in, BackwardsWriter& out) {
   using Message = v1::PrepareLaunch;
+  out.Number(Message::kMoreFieldNumber, in.more ? 1 : 0);
   for (const GroupPart& part : Backwards(in.outputs))
     Write(part, Message::kOutputsFieldNumber, out);
   const auto inputs = [&](int field, auto number) {

@@ -100,6 +100,7 @@ TEST(CommandBodies, OfLaunchesAreThoseThatProtobufMakes) {
         for (size_t d = few(3); d > 0; --d) shard.shape.dims.push_back(few(1) * number());
       }
     }
+    prepare.more = few(1) == 1;
     ASSERT_EQ(EncodeCommand(prepare).value(), BodyByProtobuf(prepare));
     Launch launch;
     launch.node = NodeId(few(1) * number());

@@ -150,6 +150,9 @@ TEST(Commands, LaunchAndItsPreparation) {
   bare.inputs = {{}, {}};
   bare.outputs.clear();
   EXPECT_EQ(RoundTrip(bare).inputs, bare.inputs);
+  EXPECT_FALSE(out.more);
+  bare.more = true;
+  EXPECT_TRUE(RoundTrip(bare).more);
 
   const Launch launch = RoundTrip(Launch{NodeId(5),
                                          LaunchId(~uint64_t{0}),

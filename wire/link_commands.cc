@@ -106,6 +106,7 @@ struct Encoder {
       }
     }
     for (const GroupPart& part : in.outputs) Put(part, to->add_outputs());
+    to->set_more(in.more);
   }
   void operator()(const Launch& in) {
     v1::Launch* to = out->mutable_launch();
@@ -323,6 +324,7 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
     }
     out.outputs.push_back(std::move(taken));
   }
+  out.more = in.more();
   return out;
 }
 

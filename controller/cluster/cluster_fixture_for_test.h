@@ -64,8 +64,8 @@ inline std::string Text(const Command& command) {
         for (const ShardRef& ref : device) in.push_back(Ref(ref));
       std::vector<uint64_t> out;
       for (const GroupPart& part : c.outputs) out.push_back(part.group.value);
-      return fmt::format("prepare n{} x{} in [{}] out {} on {}", c.node, c.executable,
-                         fmt::join(in, " "), out, c.devices);
+      return fmt::format("prepare n{} x{} in [{}] out {} on {}{}", c.node, c.executable,
+                         fmt::join(in, " "), out, c.devices, c.more ? " and more" : "");
     }
     std::string operator()(const Launch& c) const {
       std::vector<std::string> inlined;

@@ -167,6 +167,7 @@ void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cau
   ending.keeps = status.ok() || spread;
   if (launched) s.islands.at(node.island).sequencer.Finished(node.id);
   Move(node, NodeState::kDone);
+  node.telling = false;
   node.deferred = absl::OkStatus();
   if (!ending.in_turns) {
     GoOnEnding(ending, UINT64_MAX);

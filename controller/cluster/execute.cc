@@ -167,8 +167,17 @@ absl::StatusOr<uint64_t> Cluster::Executables::Bind(SessionId session_id, uint64
   s.Charge((spec.parameters.size() + spec.outputs.size()) / kValuesPerUnit);
   std::vector<ArraySpec> outputs;
   outputs.reserve(spec.outputs.size());
+  const ValueType* last = nullptr;
   for (const ValueType& type : spec.outputs) {
-    FAIRWAY_ASSIGN_OR_RETURN(outputs.emplace_back(), SpecOf(type, devices));
+    // Mostly, results that follow each other have one sharding.
+    const bool alike = last != nullptr && last->memory_kind == type.memory_kind &&
+                       (devices.size() == 1 || (last->tile_of.empty() && type.tile_of.empty()));
+    last = &type;
+    if (alike) {
+      outputs.push_back({type.dtype, type.global, outputs.back().sharding});
+    } else {
+      FAIRWAY_ASSIGN_OR_RETURN(outputs.emplace_back(), SpecOf(type, devices));
+    }
   }
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
   session->executables.emplace(

@@ -162,6 +162,7 @@ std::vector<std::string> Cluster::Inspection::Unfinished() const {
     }
     if (node->open_blobs > 0) line += ", for the client's bytes";
     if (node->open_installs > 0) line += ", for its code";
+    if (node->telling) line += ", for its commands";
     if (state_->parked.contains(id)) line += ", for its sources' executors";
     if (!node->deferred.ok()) line += fmt::format(", after {}", Describe(node->deferred));
     for (const Reservation& r : node->reservations)

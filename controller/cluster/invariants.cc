@@ -240,6 +240,13 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
   for (const auto& [id, node] : s.all_nodes) {
     int unsettled = untold[id];
     const bool has_memory = node->has_memory();
+    const auto& preparing = s.islands.at(node->island).preparing;
+    const bool told = std::ranges::none_of(preparing, [&](const Island::Preparing& next) {
+      return next.node == id && next.attempt == node->attempt;
+    });
+    if (node->telling && (told || node->state != NodeState::kPrepared))
+      return Error(absl::StatusCode::kInternal, "nobody tells the executors of node {} the rest",
+                   id);
     for (const GroupId group : node->reads) {
       ++readers[group];
       if (!has_memory && (node->kind != NodeKind::kFetch || node->paced)) ++queued_readers[group];

@@ -42,22 +42,51 @@ absl::Status Cluster::Launches::CheckSendable(const ExecutableSpec& spec) const 
 }
 
 void Cluster::Launches::Prepare(Node& node) {
+  Island& island = s.islands.at(node.island);
   node.open_installs = 0;
-  for (size_t p = 0; p < node.participants.size(); ++p) PrepareOn(node, p);
-  s.islands.at(node.island)
-      .sequencer.Prepared(node.id, node.session, node.executable->devices,
-                          static_cast<uint64_t>(node.executable->max_steps));
+  node.telling = false;
+  for (size_t p = 0; p < node.participants.size(); ++p)
+    node.telling |= PrepareOn(node, p, 0) < node.inputs.size() + node.outputs.size();
+  if (node.telling) island.preparing.push_back({node.id, node.attempt});
+  island.sequencer.Prepared(node.id, node.session, node.executable->devices,
+                            static_cast<uint64_t>(node.executable->max_steps));
   MaybeArrived(node);
 }
 
-void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
+void Cluster::Launches::GoOnPreparing(Island& island, uint64_t until) {
+  for (; !island.preparing.empty(); island.preparing.pop_front()) {
+    Island::Preparing& next = island.preparing.front();
+    Node* const node = s.FindNode(next.node);
+    if (node == nullptr || node->attempt != next.attempt || node->state != NodeState::kPrepared)
+      continue;
+    const size_t values = node->inputs.size() + node->outputs.size();
+    if (Planted(Bug::kForgetRest)) next.participant = node->participants.size();
+    for (; next.participant < node->participants.size(); ++next.participant, next.value = 0) {
+      next.value = std::max(next.value, ValuesAtOnce(*node, next.participant));
+      while (next.value < values) {
+        if (s.units >= until) return;
+        next.value = PrepareOn(*node, next.participant, next.value);
+      }
+    }
+    node->telling = false;
+    MaybeArrived(*node);
+  }
+}
+
+size_t Cluster::Launches::ValuesAtOnce(const Node& node, size_t participant) const {
+  const size_t devices = node.layout->parts[participant].positions.size();
+  return std::max<size_t>(s.options.shards_at_once / devices, 1);
+}
+
+size_t Cluster::Launches::PrepareOn(Node& node, size_t participant, size_t from) {
   const Participant& part = node.participants[participant];
   Executor& executor = s.executors.at(part.executor);
   const ExecutableSpec& spec = *node.executable;
   const CodeLayout::Part& here = node.layout->parts[participant];
-  const size_t values = node.inputs.size() + node.outputs.size();
-  s.Charge((values + spec.parts.size()) / kValuesPerUnit +
-           values * here.positions.size() / kLaunchShardsPerUnit);
+  const size_t inputs = node.inputs.size(), values = inputs + node.outputs.size();
+  const size_t end = std::min(values, from + ValuesAtOnce(node, participant));
+  s.Charge((end - from + (from == 0 ? spec.parts.size() : 0)) / kValuesPerUnit +
+           (end - from) * here.positions.size() / kLaunchShardsPerUnit);
   PrepareLaunch command;
   command.node = node.id;
   command.seq = part.seq;
@@ -65,12 +94,14 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
   command.devices = here.ordinals;
   command.inputs.reserve(here.positions.size());
   for (const int32_t i : here.positions) {
-    ShardRefs& inputs = command.inputs.emplace_back();
-    inputs.reserve(node.inputs.size());
-    for (const ShardList& argument : node.inputs) inputs.push_back(argument[i]);
+    ShardRefs& refs = command.inputs.emplace_back();
+    if (from < inputs) refs.reserve(std::min(end, inputs) - from);
+    for (size_t a = from; a < std::min(end, inputs); ++a) refs.push_back(node.inputs[a][i]);
   }
-  command.outputs.reserve(node.outputs.size());
-  for (const GroupId id : node.outputs) {
+  const size_t first = std::max(from, inputs);
+  if (first < end) command.outputs.reserve(end - first);
+  for (size_t v = first; v < end; ++v) {
+    const GroupId id = node.outputs[v - inputs];
     const Group& group = *s.FindGroup(id);
     GroupPart& out =
         command.outputs.emplace_back(GroupPart{id, group.dtype, group.memory_kind, {}});
@@ -78,10 +109,14 @@ void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
     for (const int32_t i : here.positions)
       out.shards.push_back({i, group.places[i].ordinal, group.shape(i)});
   }
-  for (const ExecutableId part : spec.parts)
-    s.commands.Install(executor, s.executables.at(part), command.devices, node);
-  s.commands.Install(executor, spec, command.devices, node);
+  command.more = end < values;
+  if (from == 0) {
+    for (const ExecutableId code : spec.parts)
+      s.commands.Install(executor, s.executables.at(code), command.devices, node);
+    s.commands.Install(executor, spec, command.devices, node);
+  }
   s.commands.Send(executor, std::move(command), node.session);
+  return end;
 }
 
 void Cluster::Launches::MaybeArrived(Node& node) {
@@ -89,7 +124,8 @@ void Cluster::Launches::MaybeArrived(Node& node) {
       (node.unsettled_inputs == 0 && (node.inputs_ended || Planted(Bug::kIgnoreInputsEnded))) ||
       node.unlaunched_inputs == 0 ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
-  if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
+  const bool telling = node.telling && !Planted(Bug::kLaunchBeforeTold);
+  if (!inputs || node.open_installs > 0 || telling || node.state != NodeState::kPrepared) return;
   s.islands.at(node.island).sequencer.InputsArrived(node.id);
   s.to_pump.insert(node.island);
 }
@@ -97,7 +133,7 @@ void Cluster::Launches::MaybeArrived(Node& node) {
 void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   if (node.state != NodeState::kPrepared && !Planted(Bug::kLaunchTwice)) return;
   if (node.state == NodeState::kPrepared) s.nodes.Move(node, NodeState::kLaunched);
-  s.Charge((node.inputs.size() + node.outputs.size()) / kValuesPerUnit);
+  s.Charge((node.inputs.size() + node.outputs.size()) / kLaunchedPerUnit);
   node.launch_id = launch_id;
   Launch command;
   command.node = node.id;
@@ -216,6 +252,9 @@ std::vector<ShardRef> Cluster::Launches::InlineOutputs(const Node& node) const {
     if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
     inlined += bytes;
     if (inlined > s.options.inline_gang_bytes) break;
+    if (!inline_shards.empty() &&
+        inline_shards.size() + group.places.size() > s.options.inline_shards)
+      break;
     for (size_t i = 0; i < group.places.size(); ++i) {
       if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
         inline_shards.push_back({id, static_cast<int32_t>(i)});

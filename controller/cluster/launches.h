@@ -14,6 +14,7 @@
 #include "controller/cluster/group.h"
 #include "controller/cluster/new_launch.h"
 #include "controller/cluster/node.h"
+#include "controller/cluster/registry.h"
 #include "controller/cluster/session.h"
 #include "graph/plan.h"
 
@@ -41,9 +42,11 @@ class Cluster::Launches {
   // Ends the node of a launch that is not done, for its session has ended.
   void GiveUp(NewLaunch& launch);
 
-  // Tells the executors of a prepared node what they will launch, and its sequencer that it may
-  // come.
+  // Tells the executors of a prepared node what they will launch, or the first of what it reads and
+  // makes, and its sequencer that it may come.
   void Prepare(Node& node);
+  // Tells more of that, until `units` reaches `until`.
+  void GoOnPreparing(Island& island, uint64_t until);
   // Tells the sequencer that the inputs of a prepared node have arrived, if they have.
   void MaybeArrived(Node& node);
   // The node has its launch id: sends it to its executors.
@@ -72,7 +75,10 @@ class Cluster::Launches {
   void CreditDonation(NewLaunch& launch);
   void EndNew(Session& session, NewLaunch& launch);
   void FailNew(NewLaunch& launch, const absl::Status& why);
-  void PrepareOn(Node& node, size_t participant);
+  // Arguments and results, counted together, that one command to a participant names.
+  size_t ValuesAtOnce(const Node& node, size_t participant) const;
+  // Tells a participant of those from `from` on. Returns how far it is.
+  size_t PrepareOn(Node& node, size_t participant, size_t from);
   bool TellLaunched(const Node& node, LaunchedNode& launched, uint64_t until);
   bool TellLost(GroupId output, uint64_t until);
   // Whether a launch takes over the group: nothing else can read it any more, and one argument has

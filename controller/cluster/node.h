@@ -102,6 +102,9 @@ struct Node {
   std::vector<ShardList> inputs;   // by argument
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gives
   int open_installs = 0;
+  // Of a prepared launch: its executors have not been told all that it reads and makes.
+  // Invariant: Island::preparing has it.
+  bool telling = false;
   LaunchId launch_id;
   std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the other outputs are good
   std::vector<GroupId> taken;                      // inputs that compiled code takes over

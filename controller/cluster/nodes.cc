@@ -264,6 +264,7 @@ void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
   node.participants.clear();
   node.open_participants = 0;
   node.open_installs = 0;
+  node.telling = false;
   ++node.attempt;
   node.taken_back = false;
   node.deferred = absl::OkStatus();

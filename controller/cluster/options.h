@@ -25,8 +25,11 @@ struct ClusterOptions {
   // enough that executors need not wait for the controller (docs/design/0031-launching-ahead.md).
   int max_gangs_per_device = 16;
   int max_singles_per_device = 32;
+  // A command names so many shards that a launch reads and makes, and the next one more of them.
+  size_t shards_at_once = 2048;
   int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its node's end,
   int64_t inline_gang_bytes = 256 << 10;    // as long as a gang's have at most this together,
+  size_t inline_shards = 1024;              // and so many shards, or one output,
   int64_t inline_session_bytes = 64 << 20;  // and the latest ones of a session at most this
   // Units of work (Cluster::units) after which an operation or a turn leaves the rest to the next
   // turn, except work that cannot be interrupted.

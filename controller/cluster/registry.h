@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -88,6 +89,15 @@ struct Island {
     bool under_way() const { return node && !in_vain; }
   };
   Search search;
+  // Prepared launches of which the executors have not been told all that they read and make; the
+  // first one goes on.
+  struct Preparing {
+    NodeId node;
+    uint64_t attempt = 0;  // of the node; if it differs, the node was taken back
+    size_t participant = 0;
+    size_t value = 0;  // the participant knows the arguments and results before it
+  };
+  std::deque<Preparing> preparing;
   // Set while it is down for good: the error of work that comes to it.
   absl::Status gone;
   // The first node of a session that waits for memory there.

@@ -193,11 +193,75 @@ TEST_F(WideTest, OfManyWideLaunchesOneGoesAtATime) {
   });
   EXPECT_TRUE(actions.turn_wanted);
   Turns();
-  EXPECT_GE(cluster.units() - prepared, kCalls * kResults / 8);
+  EXPECT_GE(cluster.units() - prepared, kCalls * kResults / 32);
   EXPECT_EQ(std::ranges::count_if(
                 actions.Take(),
                 [](const std::string& line) { return line.starts_with("e1 <- launch n"); }),
             static_cast<ptrdiff_t>(kCalls));
+}
+
+// A call of many results is prepared by several commands, and launched behind the last of them.
+class ManyResultsTest : public WideTest {
+ protected:
+  static constexpr size_t kResults = 20'000, kCommands = 10;
+  void Begin() {
+    PutReady(1, 0);
+    code_ = Define(8, {0}, {F32({4})}, std::vector<ValueType>(kResults, F32({4})));
+    std::vector<uint64_t> results(kResults);
+    std::iota(results.begin(), results.end(), 10);
+    actions.Take();
+    const auto call = cluster.executables().Execute(session, code_, {1}, {}, std::move(results));
+    ASSERT_TRUE(call.ok()) << call.status();
+    node_ = call->node.value;
+  }
+  // Turns until so many commands of its preparation have been sent. Returns how many have.
+  size_t Prepared(size_t least) {
+    const auto sent = [&] {
+      return static_cast<size_t>(std::ranges::count_if(actions.lines, [&](const std::string& l) {
+        return l.find(fmt::format("prepare n{} ", node_)) != std::string::npos;
+      }));
+    };
+    while (sent() < least && Turn()) {
+    }
+    return sent();
+  }
+  bool Launched() const {
+    return std::ranges::any_of(actions.lines, [&](const std::string& l) {
+      return l.find(fmt::format("launch n{} ", node_)) != std::string::npos;
+    });
+  }
+  uint64_t code_ = 0, node_ = 0;
+};
+
+TEST_F(ManyResultsTest, IsPreparedByCommandsOfManyShardsEach) {
+  Begin();
+  EXPECT_LT(Prepared(2), kCommands);
+  EXPECT_TRUE(actions.turn_wanted);
+  Installed(a, 8);
+  EXPECT_FALSE(Launched());
+  ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  EXPECT_EQ(Prepared(kCommands), kCommands);
+  Turns();
+  EXPECT_TRUE(Launched());
+  End(a, node_);
+}
+
+TEST_F(ManyResultsTest, ItsExecutorMayBeLostMeanwhile) {
+  Begin();
+  EXPECT_LT(Prepared(2), kCommands);
+  Lose(a);
+  Turns();
+  ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+}
+
+TEST_F(ManyResultsTest, ItsSessionMayEndMeanwhile) {
+  Begin();
+  EXPECT_LT(Prepared(2), kCommands);
+  Close();
+  Installed(a, 8);
+  Turns();
+  EXPECT_FALSE(Launched());
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
 // Many calls wait for one piece of code, which comes, or cannot be loaded.

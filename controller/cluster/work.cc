@@ -22,6 +22,8 @@ namespace {
 // Of an ending or a taking back, and for those that wait for code, between two looks at the unit
 // count.
 constexpr uint64_t kEndingUnits = 32, kLoadedUnits = 32;
+// Nodes that are admitted, or launched, at once.
+constexpr size_t kNodesAtOnce = 32;
 }  // namespace
 
 Worklist::Worklist() = default;
@@ -261,21 +263,21 @@ void Cluster::Work::GoOnClosing(Worklist& list) {
 }
 
 void Cluster::Work::Pump(Island& island, uint64_t until) {
-  constexpr size_t kAtOnce = 32;
   if (island.telling > 0 && !Planted(Bug::kServeTooSoon)) return;
   if (!s.IslandUp(island)) {
     if (island.gone.ok()) return;
-    const std::vector<NodeId> first = s.admission.Queue(island.id, kAtOnce);
+    const std::vector<NodeId> first = s.admission.Queue(island.id, kNodesAtOnce);
     for (const NodeId id : first) s.nodes.Fail(*s.FindNode(id), island.gone, id);
     if (!first.empty()) s.to_pump.insert(island.id);
     return;
   }
+  s.launches.GoOnPreparing(island, std::min(until, s.units + kSliceUnits));
   while (true) {
     if (!s.memory.MakeRoom(island, until)) return;
-    // By session: bytes of the commands of those that are admitted. Few, as kAtOnce is.
+    // By session: bytes of the commands of those that are admitted. Few, as kNodesAtOnce is.
     absl::InlinedVector<std::pair<SessionId, int64_t>, 4> planned;
     const std::vector<NodeId> admitted =
-        s.admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce, [&](NodeId id) {
+        s.admission.Admit(island.id, island.large > 0 ? 1 : kNodesAtOnce, [&](NodeId id) {
           const Node& node = *s.FindNode(id);
           auto its = std::find_if(planned.begin(), planned.end(),
                                   [&](const auto& entry) { return entry.first == node.session; });
@@ -292,13 +294,13 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       const bool open = s.losses.open_losses > 0 || s.nodes.taking_back > 0;
       open ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
     }
-    s.Charge(kAtOnce / 8 + s.admission.TakeSteps() / kShardsPerUnit);
+    s.Charge(kNodesAtOnce / 8 + s.admission.TakeSteps() / kShardsPerUnit);
     if (s.admission.HasCandidates(island.id)) {
       if (s.units < until) continue;
       s.to_pump.insert(island.id);
       break;
     }
-    const std::vector<Admission::Shortage> fresh = s.admission.NewFirsts(island.id, kAtOnce);
+    const std::vector<Admission::Shortage> fresh = s.admission.NewFirsts(island.id, kNodesAtOnce);
     bool again = s.admission.HasNewFirsts(island.id);
     for (const Admission::Shortage& first : fresh) {
       s.Charge(1);
@@ -324,8 +326,13 @@ void Cluster::Work::Pump(Island& island, uint64_t until) {
       break;
     }
   }
-  const size_t most = island.large > 0 ? 1 : kAtOnce;
-  for (size_t granted = 0; granted < kAtOnce && (granted == 0 || s.units < until);
+  if (!island.preparing.empty()) s.to_pump.insert(island.id);
+  Grants(island, until);
+}
+
+void Cluster::Work::Grants(Island& island, uint64_t until) {
+  const size_t most = island.large > 0 ? 1 : kNodesAtOnce;
+  for (size_t granted = 0; granted < kNodesAtOnce && (granted == 0 || s.units < until);
        granted += most) {
     const std::vector<Grant> grants = island.sequencer.Step(most);
     s.Charge(island.sequencer.TakeSteps() / kShardsPerUnit);

@@ -51,6 +51,8 @@ class Cluster::Work {
   void GoOnClosing(Worklist& list);
   // Admits and launches on the island what may go, until `units` reaches `until`.
   void Pump(Island& island, uint64_t until);
+  // Launches what its turn has come to.
+  void Grants(Island& island, uint64_t until);
 
   size_t slices_left_ = 0;     // how many sessions get a slice before islands are pumped
   bool turn_wanted_ = false;   // Turn will be called: the rest waits for it

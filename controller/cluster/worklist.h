@@ -43,10 +43,11 @@ inline constexpr uint64_t kSliceUnits = 125;
 // such a launch goes.
 inline constexpr size_t kLargePieces = 32;
 inline constexpr size_t kLargeValues = 256;
-// To prepare a launch, or to launch it, takes a unit for so many of them, and for so many of their
-// shards in one command.
+// To prepare a launch takes a unit for so many of them, and for so many of their shards in one
+// command; to launch it, one for so many.
 inline constexpr size_t kValuesPerUnit = 8;
 inline constexpr size_t kLaunchShardsPerUnit = 32;
+inline constexpr size_t kLaunchedPerUnit = 32;
 
 // A failed output of a sequence whose other outputs are good.
 struct FailedOutput {

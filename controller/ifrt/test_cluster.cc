@@ -75,7 +75,14 @@ void TestCluster::Send(ExecutorId executor, Command command, std::shared_ptr<Mem
   } else if (const auto* c = std::get_if<PrepareLaunch>(&command)) {
     log.push_back(
         fmt::format("e{} prepare x{} on {} devices", executor, c->executable, c->devices.size()));
-    prepared_[{executor, c->node}] = *c;
+    PrepareLaunch& known = prepared_[{executor, c->node}];
+    if (std::exchange(known.more, c->more)) {
+      for (size_t p = 0; p < known.inputs.size(); ++p)
+        known.inputs[p].insert(known.inputs[p].end(), c->inputs[p].begin(), c->inputs[p].end());
+      known.outputs.insert(known.outputs.end(), c->outputs.begin(), c->outputs.end());
+    } else {
+      known = *c;
+    }
     for (const GroupPart& part : c->outputs) poisoned_.erase(part.group);
   } else if (const auto* c = std::get_if<Launch>(&command)) {
     On(executor, *c);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dataflow programs of clients, from the message to the sequences for executors: an accepted
 // program must be lowered to sequences that fit, and these must never read an empty register.
+#include <algorithm>
 #include <string_view>
 
 #include "fairway/v1/program.pb.h"
@@ -18,8 +19,9 @@ constexpr size_t kMaxDevices = 64;
 void RunIt(const ProgramPlan::RunSequence& run) {
   FUZZ_CHECK(CheckSequence(*run.sequence).ok());
   if (run.max_steps > kMaxSteps) return;
-  const ShardRefs inputs(run.inputs.size(), ShardRef{GroupId(1), 0});
-  SequenceRun state(std::make_shared<SequenceCode>(run.sequence), {inputs}, {});
+  SequenceRun state(std::make_shared<SequenceCode>(run.sequence), {});
+  for (size_t a = 0; a < std::min(run.inputs.size(), state.num_registers()); ++a)
+    state.SetArgument(static_cast<int32_t>(a), {ShardRef{GroupId(1), 0}});
   uint64_t next_group = 2;
   const auto make = [&](const Instruction& in) {
     for (size_t o = 0; o < in.outputs.size(); ++o) {
@@ -40,6 +42,7 @@ void RunIt(const ProgramPlan::RunSequence& run) {
     state.Pass();
     if (in.op == Instruction::Op::kRun) make(in);
     if (in.op == Instruction::Op::kSet) state.Set(in.outputs[0], value);
+    while (state.HasLeftovers()) state.LetGo();
     state.TakeGarbage();
   }
 }

@@ -133,6 +133,7 @@ class Coverage {
                                          "answer to the neighbour",
                                          "gang of the hog",
                                          "launch beside gangs of other devices",
+                                         "launch made ready in parts",
                                          "bitcast",
                                          "argument as result",
                                          "array without bytes",

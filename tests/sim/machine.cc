@@ -221,7 +221,21 @@ void Machine::TakeInputs(Run& run) {
   }
 }
 
+size_t Machine::ReadyLaunch(const PrepareLaunch& node, size_t from) {
+  const size_t arguments = node.inputs.empty() ? 0 : node.inputs[0].size();
+  if (readying_ != std::pair(from == 0 ? NodeId() : node.node, from))
+    world_.Broken("API", "{}: node {} is made ready from {} on, after {} of node {}", worker_,
+                  node.node, from, readying_.second, readying_.first);
+  const size_t all = arguments + node.outputs.size();
+  const size_t ready = from + world_.config.executor_shards;
+  if (from > 0) world_.Count("launch made ready in parts");
+  readying_ = {node.node, ready < all ? ready : kAll};
+  return readying_.second;
+}
+
 void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
+  if (std::exchange(readying_, {}) != std::pair(node.node, kAll))
+    world_.Broken("API", "{}: node {} is launched before it is ready", worker_, node.node);
   const auto before =
       launch.gang ? gang_watch_.OnStart(node, launch.launch_id) : std::optional<uint64_t>();
   if (before.has_value())

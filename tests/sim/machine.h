@@ -125,6 +125,7 @@ class Machine final : public ExecutorActions, public FarSide {
   // ExecutorActions
   void Load(const InstallExecutable& install) override;
   void Unload(ExecutableId executable) override;
+  size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;
   void Share(ShardRef from, ShardRef to) override;
@@ -236,15 +237,13 @@ class Machine final : public ExecutorActions, public FarSide {
   // Checks that code was loaded for the executors that run it now.
   void CheckPeers(const Run& run);
   void TakeInputs(Run& run);
-  // And takes the memory that it needs.
-  void Occupy(Run& run);
+  void Occupy(Run& run);  // and takes the memory that it needs
   // Whether a failed launch should have made one of its inputs.
   bool Poisoned(const Run& run) const;
   void LetBe(const std::shared_ptr<Run>& run);
   void Kick();
   void Join(const std::shared_ptr<Run>& run);
-  // Makes it fail here, sometimes, whatever becomes of it elsewhere.
-  void MayFail(Run& run);
+  void MayFail(Run& run);  // here, whatever becomes of it elsewhere
   uint64_t bit() const { return uint64_t{1} << world_.IndexOf(this); }
 
   World& world_;
@@ -279,7 +278,8 @@ class Machine final : public ExecutorActions, public FarSide {
   ExecutorId id_;
   bool resetting_ = false;
   GangWatch gang_watch_;
-  bool turn_wanted_ = false;  // by the core
+  bool turn_wanted_ = false;            // by the core
+  std::pair<NodeId, size_t> readying_;  // what ReadyLaunch has done; no node: none is begun
   std::map<ShardRef, Buffer> buffers_;
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;

@@ -48,8 +48,10 @@ ExecutorSpec Machine::Spec() {
 // ---- processes
 
 void Machine::Start() {
-  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work,
-                                         world_.config.executor_units);
+  core_ =
+      std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work,
+                                     world_.config.executor_units, world_.config.executor_shards);
+  readying_ = {};
   incarnation_ = Incarnation();
   pid_ = world_.next_pid++;
   link_life_.emplace();

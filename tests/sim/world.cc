@@ -76,11 +76,14 @@ void World::Setup(uint64_t seed, WorldKind kind) {
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
   if (config.cluster.turn_units <= 40)  // most launches end in several turns
     config.cluster.ends_at_once = config.cluster.turn_units % 4;
+  if (config.cluster.turn_units <= 60)  // and are prepared by several commands
+    config.cluster.shards_at_once = 1 + config.cluster.turn_units % 5;
   if (r.Percent(30)) config.turn_delay = r.Percent(70) ? 10000 : 200000;
   if (r.Percent(20)) config.unit_time = r.Between(2, 50);
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
   if (r.Percent(60)) config.executor_units = static_cast<uint64_t>(r.Between(1, 40));
+  if (config.executor_units <= 30) config.executor_shards = 1 + config.executor_units % 4;
   if (!small && r.Percent(5)) SetupHostile();
   if (r.Percent(50)) {
     config.cluster.fetching_bytes = r.Between(1, 256);
@@ -135,6 +138,7 @@ void World::SetupHostile() {
   config.operations = static_cast<int>(r.Between(10, 50));
   config.memory = r.Percent(70) ? 0 : 64 * r.Between(40, 400);
   config.cluster.turn_units = static_cast<uint64_t>(r.Percent(50) ? r.Between(50, 300) : 2000);
+  config.cluster.shards_at_once = config.cluster.turn_units;  // about as many as by default
   config.scarce_records = r.Percent(50);
   if (config.scarce_records)
     config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;

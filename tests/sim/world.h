@@ -74,7 +74,8 @@ struct Config {
   int behind_percent = 0;    // of executors that come back: they say that they lack entries
   int64_t turn_delay = 200;  // at most, before a turn that the core wants
   int64_t fetched_for = 0;   // at most, before a client takes what it has fetched
-  uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
+  uint64_t executor_units = ExecutorCore::kTurnUnits;    // of a turn of an executor
+  size_t executor_shards = ExecutorCore::kShardsAtOnce;  // of a launch that it does at once
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
   ArrivalRule gang_inputs = ArrivalRule::kReady;  // of WorldKind

@@ -22,6 +22,12 @@ class ExecutorActions {
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
 
+  // Makes a part of what StartLaunch needs of `node` ready: of its arguments and then its results,
+  // counted together, from `from` on. Returns how far it is, kAll at the end. Then comes
+  // StartLaunch; nothing else is started before that.
+  virtual size_t ReadyLaunch(const PrepareLaunch& node, size_t from) { return kAll; }
+  static constexpr size_t kAll = SIZE_MAX;
+
   // Runs `node` now. The controller has been told that its code is loaded; if that is not so, it
   // fails with INTERNAL. Its inputs are ready, with one exception: inputs of a launch on one
   // device, or of a gang whose code follows (InstallDone), may still be computed by earlier

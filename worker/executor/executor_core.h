@@ -20,6 +20,7 @@
 #include "log/ranges.h"
 #include "worker/executor/device_lines.h"
 #include "worker/executor/executor_actions.h"
+#include "worker/executor/executor_node.h"
 #include "worker/executor/sequence_run.h"
 #include "worker/executor/shard_map.h"
 #include "worker/executor/waiters.h"
@@ -34,10 +35,13 @@ class ExecutorCore {
  public:
   // At most `max_gangs` gangs are started and not ended on a device; further gangs wait in the
   // order of their launch ids. After `turn_units` of work the rest waits for Turn, except for work
-  // that cannot be interrupted.
+  // that cannot be interrupted. Of a launch, `shards_at_once` are looked at, or ended, in one go.
   explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork,
-                        uint64_t turn_units = kTurnUnits)
-      : actions_(actions), max_gangs_(max_gangs), work_(turn_units) {}
+                        uint64_t turn_units = kTurnUnits, size_t shards_at_once = kShardsAtOnce)
+      : actions_(actions),
+        max_gangs_(max_gangs),
+        shards_at_once_(shards_at_once),
+        work_(turn_units) {}
 
   // Takes a command of the controller; commands come in order. A command that contradicts what the
   // executor knows (an unknown node, the same id twice) is reported as INTERNAL failure of its
@@ -102,48 +106,19 @@ class ExecutorCore {
   static constexpr uint64_t kTurnUnits = 1000;
   static constexpr size_t kReportBytes = 8 << 20;  // approximate; one end alone may have more
   static constexpr size_t kReportEnds = 4000;      // the controller handles a report in one go
+  static constexpr size_t kShardsAtOnce = 1024;
   // After this many units a sequence lets other sequences and the waiting commands go on.
   static constexpr uint64_t kSliceUnits = 250;
   static constexpr size_t kRememberedSends = 65536;  // ended sends; late pulls of them are refused
 
  private:
-  //   kDeclared -> kReady | kFailed
-  enum class ShardState : uint8_t { kDeclared, kReady, kFailed };
-  struct Shard {
-    ShardState state = ShardState::kDeclared;
-    NodeId producer;
-    absl::Status error;
-  };
-  struct Node {
-    std::variant<PrepareLaunch, PrepareReceive> command;
-    bool started = false;
-    bool follows = false;          // a started gang whose code follows (see InstallDone)
-    bool shared = false;           // a launched gang that other executors run, too
-    std::optional<Launch> launch;  // set when launched; until `started` it waits for inputs or turn
-    size_t missing = 0;            // inputs of a launch that are still being computed here
-    // The end of the launch, if it came before the end of an input.
-    struct End {
-      absl::Status status;
-      std::vector<Report::Inlined> inlined;
-    };
-    std::optional<End> end;
-    NodeId looked_for;                         // the last launch that Follow looked for
-    bool in_gangs = false;                     // ExecutorCore::gangs_ has it
-    std::unique_ptr<SequenceRun> run;          // of a started sequence
-    NodeId parent;                             // of a step: the sequence
-    std::vector<SequenceRun::ValueRef> holds;  // of a step: the values that it reads and makes
-    bool issued = false;                       // of a sequence: all steps were started
-    size_t open = 0;                           // of a receive: sources that have not ended
-    size_t at_work = 0;                        // those of `open` for which StartReceive was called
-    absl::Status failure;                      // of the lowest source position that failed
-    size_t failed_at = 0;
-    // Of a receive, for each shard of `out`.
-    struct OutShard {
-      size_t open = 0;  // pieces that have not ended; the sum over out_shards is Node::open
-      absl::Status failure;
-    };
-    std::vector<OutShard> out_shards;
-    std::vector<Waiters::Entry> waits;  // of a receive: where it waits or has waited
+  using Shard = ExecutorShard;
+  using Node = ExecutorNode;
+  // Whether a sequence goes on with its next instruction.
+  enum class Went {
+    kOn,
+    kWaits,  // it is queued when what it waits for has happened
+    kPaused  // its slice is over
   };
 
   void On(InstallExecutable command);
@@ -182,27 +157,38 @@ class ExecutorCore {
   // Queues some of the launches that wait for outputs of `at` and follow it. True: that were all.
   bool GoOnFollowing(Followed& at);
   void Follow(NodeId waiter, NodeId started);
-  void LaunchInputEnded(NodeId id);
+  void LaunchInputEnded(NodeId id, size_t position, const absl::Status& status);
   void ChargeInputs(const Node& node);
   void LaunchEnded(NodeId id, Node& node, Node::End end);
-  // Returns the error of the first failed input, in argument order; OK: no input has failed.
-  absl::Status FailedInput(const PrepareLaunch& node) const;
   absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
   void Start(NodeId id, Node& node);
   const SequenceCode* SequenceOf(const Node& node) const;
+  // Each does a part of what is in hand.
+  void GoOnLaunching();
+  void GoOnStarting();
+  // True: that was the last part.
+  bool GoOnEnding(EndInHand& end);
 
   // ---- sequences (sequences.cc)
   static absl::Status Contradiction(NodeId node, std::string_view what);
-  // Starts a sequence whose inputs have ended. Failed inputs become registers that have failed.
+  // Starts a sequence whose inputs have ended.
   void StartSequence(NodeId id, Node& node, std::shared_ptr<const SequenceCode> sequence);
   // Starts the steps that may start, and ends the sequence when all its steps have ended.
   void Advance(NodeId id);
-  // Each goes past one instruction; false: it must wait.
-  bool StartStep(NodeId id, Node& node, const Instruction& run);
-  bool TakeBranch(NodeId id, Node& node, const Instruction& branch);
+  // Puts the arguments into their registers. Failed inputs become registers that have failed.
+  Went TakeArguments(NodeId id, Node& node, uint64_t until);
+  // Each goes past one instruction, or begins with it.
+  Went Do(NodeId id, Node& node, const Instruction& next);
+  Went TakeBranch(NodeId id, Node& node, const Instruction& branch);
   void SetOutput(const Node& node, const Instruction& output);
-  // Declares the outputs of an instruction on this executor and puts them into their registers.
-  std::vector<GroupPart> MakeOutputs(Node& node, const Instruction& instruction, NodeId producer);
+  // Each does a part of the step, or of the failed branch, that is being made: looks at what it
+  // reads, and goes past the instruction if it may start; makes its outputs; says what it waits
+  // for, and starts it.
+  Went GoOnMaking(NodeId id, Node& node, uint64_t until);
+  Went ReadInputs(NodeId id, Node& node, uint64_t until);
+  Went MakeOutputs(NodeId id, Node& node, uint64_t until);
+  Went WaitForInputs(Node& node, uint64_t until);
+  void GoPast(Node& node, bool shared);
   // Makes `output`, a shard of the sequence's output, the same shard as `from`.
   void ShareOutput(ShardRef from, ShardRef output);
   void StepEnded(Node step);
@@ -213,7 +199,7 @@ class ExecutorCore {
   void DropGarbage(SequenceRun& run);
   // Ends a sequence all of whose steps have ended: first reads the outputs that go inline, then
   // reports the end.
-  void EndSequence(NodeId id, Node& node);
+  Went EndSequence(NodeId id, Node& node, uint64_t until);
 
   // ---- turns (turns.cc)
   // Does the work that is left until the turn is over. Every call from outside ends with it.
@@ -234,13 +220,16 @@ class ExecutorCore {
   void Ask(const AskedShard& asked);
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
-  void Conclude(NodeId id, const absl::Status& status);
+  void Conclude(NodeId id, Node::End end);
+  void EndLaunch(EndInHand end);
+  void Forget(const GroupPart& part, const absl::Status& cause);
   void ReportEnd(uint64_t seq, const absl::Status& status);
   void AddInlined(Report::Inlined inlined);
   void AddFailure(Report::Failure failure);
 
   ExecutorActions* const actions_;
   const int max_gangs_;
+  const size_t shards_at_once_;
   std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
   std::set<ExecutableId> follows_;  // code that InstallDone called `follows`
   // code and sequences that other executors run together with this one
@@ -253,6 +242,11 @@ class ExecutorCore {
   std::deque<NodeId> gangs_;    // those of lines_ that may start, perhaps
   std::deque<NodeId> singles_;  // launches on one device that may start
   std::deque<NodeId> advance_;  // sequences that may go on
+  // Launches in hand come before all else, so nothing finds one half done; only completions of
+  // actions come in between.
+  std::optional<LaunchInHand> launching_;
+  std::optional<StartInHand> starting_;
+  std::deque<EndInHand> ending_;
   // Consequences of events. They are done before the next command, and one by one: none runs inside
   // another, because a chain of local copies may have any length.
   std::deque<GroupId> freed_;

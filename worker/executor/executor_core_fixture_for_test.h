@@ -23,8 +23,15 @@ class Recorder : public ExecutorActions {
  public:
   void Load(const InstallExecutable& install) override { Add("load x{}", install.executable); }
   void Unload(ExecutableId executable) override { Add("unload x{}", executable); }
+  // As the session does: so many at once.
+  size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override {
+    const size_t all = (node.inputs.empty() ? 0 : node.inputs[0].size()) + node.outputs.size();
+    return from + kReadyAtOnce < all ? from + kReadyAtOnce : kAll;
+  }
+  static constexpr size_t kReadyAtOnce = 1000;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override {
     Add("launch n{} id {}", node.node, launch.launch_id);
+    started = node;
   }
   void StartReceive(const PrepareReceive& node, size_t position) override {
     Add("receive n{}[{}]", node.node, position);
@@ -50,6 +57,7 @@ class Recorder : public ExecutorActions {
   Lines Take() { return std::exchange(lines, {}); }
 
   Lines lines;
+  PrepareLaunch started;  // the last one
   bool wanted = false;
   bool turn_wanted = false;
 
@@ -80,7 +88,7 @@ class ExecutorCoreTest : public ::testing::Test {
  protected:
   // On one device: reads shard 0 of `inputs` and makes shard 0 of `outputs`.
   void Prepare(uint64_t node, uint64_t seq, std::vector<uint64_t> inputs,
-               std::vector<uint64_t> outputs, uint64_t executable = 1) {
+               std::vector<uint64_t> outputs, uint64_t executable = 1, bool more = false) {
     PrepareLaunch command;
     command.node = NodeId(node);
     command.seq = seq;
@@ -89,6 +97,7 @@ class ExecutorCoreTest : public ::testing::Test {
     command.inputs.resize(1);
     for (const uint64_t group : inputs) command.inputs[0].push_back({GroupId(group), 0});
     for (const uint64_t group : outputs) command.outputs.push_back(Part(group, {0}));
+    command.more = more;
     core.OnCommand(command);
   }
   // Prepares a gang on these devices, without inputs and outputs, and launches it.

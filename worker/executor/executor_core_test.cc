@@ -107,6 +107,35 @@ TEST_F(ExecutorCoreTest, ALaunchAheadStartsWhenItsInputsHaveBeenComputed) {
   EXPECT_EQ(Reported(), "through 3 also []");
 }
 
+TEST_F(ExecutorCoreTest, ALaunchIsPreparedBySeveralCommands) {
+  Prepare(2, 1, {}, {2, 3}, 1);
+  Launch(2, 1);
+  Done(2);
+  actions.Take();
+  Prepare(3, 2, {2}, {}, 1, /*more=*/true);
+  Prepare(4, 3, {}, {7}, 1, /*more=*/true);
+  Prepare(3, 2, {3}, {4}, 1, /*more=*/true);
+  Prepare(3, 2, {}, {5});
+  Cancel(4);
+  Launch(3, 2);
+  ASSERT_THAT(actions.Take(), ::testing::Contains("launch n3 id 2"));
+  EXPECT_EQ(actions.started.inputs[0], (ShardRefs{{GroupId(2), 0}, {GroupId(3), 0}}));
+  ASSERT_EQ(actions.started.outputs.size(), 2u);
+  EXPECT_EQ(actions.started.outputs[1].group, GroupId(5));
+  Done(3);
+  EXPECT_EQ(Reported(), "through 3 also []");
+}
+
+TEST_F(ExecutorCoreTest, ALaunchOfWhichNotAllIsKnownFails) {
+  Prepare(2, 1, {}, {2}, 1, /*more=*/true);
+  Launch(2, 1);
+  EXPECT_THAT(Reported(), HasSubstr("failed 1: INTERNAL: node 2: it was launched before all was "
+                                    "told; this is a bug"));
+  Prepare(3, 2, {}, {3}, 1, /*more=*/true);
+  Prepare(3, 3, {}, {4});
+  EXPECT_THAT(Reported(), HasSubstr("failed 3: INTERNAL: node 3: it was prepared twice"));
+}
+
 TEST_F(ExecutorCoreTest, ALaunchGoesBehindBytesThatCameBeforeIt) {
   ShardSource bytes;
   bytes.bytes = Blob::Make(16);

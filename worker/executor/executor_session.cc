@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
 
 #include <absl/container/inlined_vector.h>
@@ -16,6 +15,10 @@ namespace {
 
 // Larger buffers are destroyed by the blocking pool.
 constexpr int64_t kDropInLoop = 1 << 20;
+
+// Of a launch: arguments and results that are made ready, or outputs that are taken over, in one
+// turn of the loop; and outputs that are read in one.
+constexpr size_t kShardsAtOnce = 1024, kReadAtOnce = 128;
 
 std::vector<int> Ints(const std::vector<int32_t>& in) { return {in.begin(), in.end()}; }
 
@@ -126,68 +129,99 @@ void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(execu
 
 // ---- Launches ----
 
-namespace {
+size_t ExecutorSession::ReadyLaunch(const PrepareLaunch& node, size_t from) {
+  const size_t arguments = node.inputs.empty() ? 0 : node.inputs[0].size();
+  const size_t values = arguments + node.outputs.size();
+  if (from == 0) {
+    starting_ = {};
+    starting_.job.inputs.resize(node.inputs.size());
+    for (auto& row : starting_.job.inputs) row.reserve(arguments);
+    starting_.outputs.reserve(node.outputs.size() * node.devices.size());
+    const auto executable = executables_.find(node.executable);
+    starting_.followed = node.devices.size() == 1 ||
+                         (executable != executables_.end() && executable->second->follows);
+  }
+  const size_t end =
+      std::min(values, from + std::max<size_t>(kShardsAtOnce / node.devices.size(), 1));
+  for (size_t v = from; v < end; ++v)
+    v < arguments ? FindArgument(node, v) : ExpectOutput(node, v - arguments);
+  return end == values ? kAll : end;
+}
 
-// Returns where the launch makes each of `shards`, in their order.
-std::vector<LaunchJob::Output> OutputsOf(const PrepareLaunch& node,
-                                         const std::vector<ShardRef>& shards) {
+void ExecutorSession::FindArgument(const PrepareLaunch& node, size_t argument) {
+  LaunchJob& job = starting_.job;
+  for (size_t d = 0; d < node.inputs.size(); ++d) {
+    const ShardRef ref = node.inputs[d][argument];
+    const LaunchJob::Input& input = job.inputs[d].emplace_back(buffers_.FindInput(ref));
+    if (input.buffer != nullptr) {
+      if (buffers_.IsShared(*input.buffer))
+        job.request.non_donatable.push_back(static_cast<int>(argument));
+    } else if (input.from == nullptr && starting_.problem.ok()) {
+      starting_.problem =
+          Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}",
+                node.node, ref.shard, ref.group);
+    }
+  }
+}
+
+void ExecutorSession::ExpectOutput(const PrepareLaunch& node, size_t output) {
+  const GroupPart& part = node.outputs[output];
+  for (size_t d = 0; d < part.shards.size(); ++d) {
+    const LocalShard& shard = part.shards[d];
+    const ShardRef ref{part.group, shard.shard};
+    starting_.outputs.push_back({ref, {d, output}});
+    LaunchJob::Input coming;
+    if (starting_.followed) coming = {nullptr, starting_.job.outputs, d, output};
+    buffers_.Expect(ref, shard.device, ByteSize(part.dtype, shard.shape).value_or(0),
+                    std::move(coming));
+  }
+}
+
+std::vector<LaunchJob::Output> ExecutorSession::OutputsOf(
+    const std::vector<Launched::Output>& outputs, const std::vector<ShardRef>& shards) {
   std::vector<LaunchJob::Output> out(shards.size());
-  if (shards.empty()) return out;
-  // By shard: a launch may make 65,536 small outputs, and all may be asked for.
   absl::InlinedVector<std::pair<ShardRef, size_t>, 4> asked;
   for (size_t i = 0; i < shards.size(); ++i) asked.emplace_back(shards[i], i);
   std::sort(asked.begin(), asked.end());
-  for (size_t o = 0; o < node.outputs.size(); ++o) {
-    const GroupPart& part = node.outputs[o];
-    for (size_t d = 0; d < part.shards.size(); ++d) {
-      const ShardRef ref{part.group, part.shards[d].shard};
-      const auto* const at =
-          std::lower_bound(asked.begin(), asked.end(), std::pair(ref, size_t{0}));
-      if (at != asked.end() && at->first == ref) out[at->second] = {d, o};
-    }
+  for (size_t o = 0, found = 0; found < shards.size() && o < outputs.size(); ++o) {
+    const ShardRef ref = outputs[o].shard;
+    const auto* const at = std::lower_bound(asked.begin(), asked.end(), std::pair(ref, size_t{0}));
+    if (at == asked.end() || at->first != ref) continue;
+    out[at->second] = outputs[o].from;
+    ++found;
   }
   return out;
 }
 
-}  // namespace
-
 void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (launch.ahead) report_pace_.LaunchedAhead();
-  LaunchJob job;
-  Launched launched{node.node,   node.outputs.size(),
-                    {},          launch.inline_shards,
-                    job.outputs, launch.gang ? launch.launch_id : LaunchId()};
-  launched.outputs.reserve(node.outputs.size() * node.devices.size());
+  Starting starting = std::exchange(starting_, {});
+  LaunchJob& job = starting.job;
   const auto executable = executables_.find(node.executable);
   const bool loaded = executable != executables_.end() && executable->second->loaded != nullptr;
-  const bool followed = node.devices.size() == 1 || (loaded && executable->second->follows);
-  for (size_t o = 0; o < node.outputs.size(); ++o) {
-    const GroupPart& part = node.outputs[o];
-    for (size_t d = 0; d < part.shards.size(); ++d) {
-      const LocalShard& shard = part.shards[d];
-      launched.outputs.push_back({{part.group, shard.shard}, {d, o}});
-      LaunchJob::Input coming;
-      if (followed) coming = {nullptr, job.outputs, d, o};
-      buffers_.Expect({part.group, shard.shard}, shard.device,
-                      ByteSize(part.dtype, shard.shape).value_or(0), std::move(coming));
-    }
-  }
   // On other runtimes a read would keep the output from being donated to a later launch, and a read
   // after the launch costs nothing.
   if (context_.runtime->info().gang_inputs == ArrivalRule::kExternal)
-    job.reads = OutputsOf(node, launch.inline_shards);
+    job.reads = OutputsOf(starting.outputs, launch.inline_shards);
   job.request.devices = Ints(node.devices);
-  job.request.non_donatable = Ints(launch.non_donatable);
+  job.request.non_donatable.insert(job.request.non_donatable.end(), launch.non_donatable.begin(),
+                                   launch.non_donatable.end());
   job.request.launch_id = launch.launch_id.value;
   const bool gang = launch.gang || node.devices.size() > 1;
   ++in_flight_;
   ++launches_;
   if (gang) ++gangs_launched_;
+  Launched launched{node.node,
+                    node.outputs.size(),
+                    std::move(starting.outputs),
+                    launch.inline_shards,
+                    job.outputs,
+                    launch.gang ? launch.launch_id : LaunchId()};
   job.done =
       Poster("launch ended", [this, launched = std::move(launched)](absl::Status status) mutable {
         LaunchEnded(std::move(launched), std::move(status));
       });
-  absl::Status problem = FindInputs(node, job);
+  absl::Status problem = std::move(starting.problem);
   if (!loaded)
     problem = Error(absl::StatusCode::kInternal, "node {}: executable {} is not loaded here",
                     node.node, node.executable);
@@ -204,55 +238,51 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   }
 }
 
-absl::Status ExecutorSession::FindInputs(const PrepareLaunch& node, LaunchJob& job) const {
-  for (const auto& row : node.inputs) {
-    auto& to = job.inputs.emplace_back();
-    to.reserve(row.size());
-    for (const ShardRef ref : row) {
-      LaunchJob::Input& input = to.emplace_back(buffers_.FindInput(ref));
-      if (input.buffer != nullptr) {
-        if (buffers_.IsShared(*input.buffer))
-          job.request.non_donatable.push_back(static_cast<int>(to.size()) - 1);
-      } else if (input.from == nullptr) {
-        return Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}",
-                     node.node, ref.shard, ref.group);
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
-  --in_flight_;
-  if (ended_) return;
+  if (ended_) {
+    --in_flight_;
+    return;
+  }
   const auto& made = launched.made->buffers;
   if (status.ok() && !made.empty() && made[0].size() != launched.num_outputs) {
     status = Error(absl::StatusCode::kInternal, "the executable made {} outputs, {} were prepared",
                    made[0].size(), launched.num_outputs);
   }
-  for (const auto& [shard, from] : launched.outputs) {
+  const size_t end = std::min(launched.outputs.size(), launched.ended + kShardsAtOnce);
+  for (; launched.ended < end; ++launched.ended) {
+    const auto& [shard, from] = launched.outputs[launched.ended];
     if (!status.ok()) {
       buffers_.Drop(shard);
     } else if (from.device < made.size()) {
       buffers_.Put(shard, made[from.device][from.output]);
     }
   }
+  if (end < launched.outputs.size()) {
+    return PostHere("launch ended",
+                    [this, launched = std::move(launched), status = std::move(status)]() mutable {
+                      LaunchEnded(std::move(launched), std::move(status));
+                    });
+  }
+  --in_flight_;
   if (!status.ok()) {
     // Not its end: earlier gangs may still run.
     if (launched.gang) exchanges_->LeaveOut(launched.gang.value, launched.gang.value, status);
-    return TellLaunchDone(launched.node, status, {});
-  }
-  if (const auto& bytes = launched.made->bytes; !bytes.empty()) {
+    TellLaunchDone(launched.node, status, {});
+  } else if (const auto& bytes = launched.made->bytes; !bytes.empty()) {
     std::vector<Report::Inlined> inlined;
     for (size_t i = 0; i < bytes.size(); ++i) {
       if (bytes[i] != nullptr) inlined.push_back({launched.inline_shards[i], bytes[i]});
     }
-    return TellLaunchDone(launched.node, absl::OkStatus(), std::move(inlined));
+    TellLaunchDone(launched.node, absl::OkStatus(), std::move(inlined));
+  } else {
+    ReadShards(launched.inline_shards,
+               [this, node = launched.node](std::vector<Report::Inlined> inlined) {
+                 TellLaunchDone(node, absl::OkStatus(), std::move(inlined));
+               });
   }
-  ReadShards(launched.inline_shards,
-             [this, node = launched.node](std::vector<Report::Inlined> inlined) {
-               TellLaunchDone(node, absl::OkStatus(), std::move(inlined));
-             });
+  // Those that were dropped in the meantime may be many.
+  if (end > kShardsAtOnce)
+    context_.blocking->Run([made = std::move(launched.made)]() mutable { made = nullptr; });
 }
 
 void ExecutorSession::Read(NodeId node, const std::vector<ShardRef>& shards) {
@@ -273,41 +303,41 @@ void ExecutorSession::WantTurn() {
 
 void ExecutorSession::ReadShards(const std::vector<ShardRef>& shards,
                                  absl::AnyInvocable<void(std::vector<Report::Inlined>)> done) {
+  auto reading = std::make_shared<Reading>();
+  for (const ShardRef ref : shards) reading->inlined.push_back({ref, nullptr});
+  reading->done = std::move(done);
+  // The last read that ends after GoOnReading calls it. The call also breaks the reference cycle.
+  reading->last = Poster("inline outputs", [this, reading] { ReadEnded(*reading); });
+  GoOnReading(reading, 0);
+}
+
+void ExecutorSession::ReadEnded(Reading& reading) {
+  if (ended_) return;
   // An entry without bytes could not be read; a fetch will report the error.
-  struct Collector {
-    std::atomic<size_t> open{1};
-    std::vector<Report::Inlined> inlined;
-    absl::AnyInvocable<void(std::vector<Report::Inlined>)> done;
-    absl::AnyInvocable<void()> last;
-  };
-  auto collector = std::make_shared<Collector>();
-  collector->inlined.resize(shards.size());
-  collector->done = std::move(done);
-  const auto end = [this, collector] {
-    if (ended_) return;
-    auto inlined = std::move(collector->inlined);
-    std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
-    collector->done(std::move(inlined));
-  };
-  // The last read that ends after this function calls it. The call also breaks the reference cycle.
-  collector->last = Poster("inline outputs", end);
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const ShardRef ref = shards[i];
-    collector->inlined[i].shard = ref;
-    auto buffer = buffers_.Find(ref);
+  auto inlined = std::move(reading.inlined);
+  std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
+  reading.done(std::move(inlined));
+}
+
+void ExecutorSession::GoOnReading(const std::shared_ptr<Reading>& reading, size_t from) {
+  if (ended_) return;
+  const size_t shards = reading->inlined.size(), to = std::min(shards, from + kReadAtOnce);
+  for (size_t i = from; i < to; ++i) {
+    auto buffer = buffers_.Find(reading->inlined[i].shard);
     if (buffer == nullptr) continue;  // dropped in the meantime
-    collector->open.fetch_add(1, std::memory_order_relaxed);
-    context_.runtime->Read(*buffer, [collector, buffer, i](absl::StatusOr<HostView> view) {
-      if (view.ok()) collector->inlined[i].bytes = Blob::Copy(view->bytes);
-      if (collector->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        std::exchange(collector->last, nullptr)();
+    reading->open.fetch_add(1, std::memory_order_relaxed);
+    context_.runtime->Read(*buffer, [reading, buffer, i](absl::StatusOr<HostView> view) {
+      if (view.ok()) reading->inlined[i].bytes = Blob::Copy(view->bytes);
+      if (reading->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        std::exchange(reading->last, nullptr)();
       }
     });
   }
+  if (to < shards) return PostHere("read", [this, reading, to] { GoOnReading(reading, to); });
   // Usually all reads have ended by now.
-  if (collector->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    collector->last = nullptr;
-    end();
+  if (reading->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    reading->last = nullptr;
+    ReadEnded(*reading);
   }
 }
 

@@ -5,6 +5,7 @@
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -118,7 +119,22 @@ class ExecutorSession final : public ExecutorActions {
     std::vector<Output> outputs;
     std::vector<ShardRef> inline_shards;
     std::shared_ptr<LaunchOutputs> made;
-    LaunchId gang;  // 0: no gang
+    LaunchId gang;     // 0: no gang
+    size_t ended = 0;  // of `outputs`: those that LaunchEnded is done with
+  };
+  // What ReadyLaunch has made ready for StartLaunch.
+  struct Starting {
+    LaunchJob job;  // its inputs, its outputs, and the arguments that several shards are
+    std::vector<Launched::Output> outputs;
+    bool followed = false;  // later launches may begin before this one has ended
+    absl::Status problem;
+  };
+  // Shards that are being read for their bytes.
+  struct Reading {
+    std::atomic<size_t> open{1};
+    std::vector<Report::Inlined> inlined;
+    absl::AnyInvocable<void(std::vector<Report::Inlined>)> done;
+    absl::AnyInvocable<void()> last;
   };
   // A shard that is being received, or a piece of it.
   struct Receiving {
@@ -143,6 +159,7 @@ class ExecutorSession final : public ExecutorActions {
   // The methods of ExecutorActions.
   void Load(const InstallExecutable& install) override;
   void Unload(ExecutableId executable) override;
+  size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;
   void TakeBackPulls(const PrepareReceive& node) override;
@@ -174,14 +191,21 @@ class ExecutorSession final : public ExecutorActions {
                       std::vector<Report::Inlined> inlined);
   // Does what report_pace_ says.
   void Follow(ReportPace::Next next);
-  // Makes the buffers, or the launches that compute them, the inputs of `job`.
-  // INTERNAL: an input is neither here nor being computed.
-  absl::Status FindInputs(const PrepareLaunch& node, LaunchJob& job) const;
+  // Returns where the launch makes each of `shards`, in their order.
+  static std::vector<LaunchJob::Output> OutputsOf(const std::vector<Launched::Output>& outputs,
+                                                  const std::vector<ShardRef>& shards);
+  // Each makes one value ready for the launch of starting_.
+  void FindArgument(const PrepareLaunch& node, size_t argument);
+  void ExpectOutput(const PrepareLaunch& node, size_t output);
+  // Takes over some of its outputs, then calls itself in a later turn of the loop for the others.
   void LaunchEnded(Launched launched, absl::Status status);
   // Reads these shards and passes the bytes of those that can be read to `done`. `done` runs in the
   // loop, within this call if all bytes are there.
   void ReadShards(const std::vector<ShardRef>& shards,
                   absl::AnyInvocable<void(std::vector<Report::Inlined>)> done);
+  // Reads those from `from` on: some at once, the others in later turns of the loop.
+  void GoOnReading(const std::shared_ptr<Reading>& reading, size_t from);
+  void ReadEnded(Reading& reading);
   Receiving ReceivingOf(const PrepareReceive& node, size_t position) const;
   // Asks a peer or the controller for the bytes of this source.
   void Pull(const PrepareReceive& node, const ShardSource& source, int64_t bytes,
@@ -215,6 +239,7 @@ class ExecutorSession final : public ExecutorActions {
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
   ReportPace report_pace_{context_.island_workers};
+  Starting starting_;
   size_t in_flight_ = 0;
   uint64_t launches_ = 0;
   uint64_t gangs_launched_ = 0;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The turns of the executor's core: the work of one call is bounded, whatever event comes.
+#include <algorithm>
+#include <numeric>
+#include <string>
+
 #include <fmt/format.h>
 
 #include "base/sanitized_for_test.h"
@@ -270,6 +274,126 @@ TEST_F(LongSequencesTest, TheBlocksOfABranchThatFailsCount) {
   instructions[1].inputs = {0};
   for (uint64_t i = 0; i < kBlock; ++i) instructions.push_back(Of(Instruction::Op::kClear, 0, {}));
   EXPECT_GE(Run(std::move(instructions)), kRounds * kBlock / 4 / (ExecutorCore::kTurnUnits + 250));
+}
+
+// A call takes and makes at most 65,536 arrays.
+class WideLaunchesTest : public ExecutorTurnsTest {
+ protected:
+  static constexpr uint64_t kValues = kSanitized ? 5'000 : 30'000;
+  static std::vector<uint64_t> Groups(uint64_t first) {
+    std::vector<uint64_t> groups(kValues);
+    std::iota(groups.begin(), groups.end(), first);
+    return groups;
+  }
+  // A turn, and a part of a launch.
+  void EveryTurnIsShort() const {
+    EXPECT_LE(core.work().most(), kMost + ExecutorCore::kShardsAtOnce / 4);
+  }
+};
+
+// Earlier each of these was one call.
+TEST_F(WideLaunchesTest, BeginAndEndInTurns) {
+  const std::vector<uint64_t> first = Groups(1), second = Groups(kValues + 1);
+  for (uint64_t from = 0; from < kValues; from += 1000) {
+    const auto at = first.begin() + static_cast<ptrdiff_t>(from);
+    Prepare(1, 1, {}, {at, at + 1000}, 1, from + 1000 < kValues);
+  }
+  Launch(1, 1);
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1"));
+  Done(1);
+  for (uint64_t from = 0; from < kValues; from += 1000) {
+    const auto at = static_cast<ptrdiff_t>(from);
+    Prepare(2, 2, {first.begin() + at, first.begin() + at + 1000},
+            {second.begin() + at, second.begin() + at + 1000}, 1, from + 1000 < kValues);
+  }
+  Launch(2, 2);
+  Prepare(3, 3, {}, {9 * kMany});
+  Launch(3, 3);
+  EXPECT_THAT(actions.Take(), IsEmpty());  // the wide one goes first
+  EXPECT_GE(RunTurns(), static_cast<int>(kValues / 4000));
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 2", "launch n3 id 3"));
+  core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
+  RunTurns();
+  EXPECT_EQ(core.num_launched(), 1u);
+  EXPECT_THAT(Reported(), HasSubstr("through 2 also [] failed 2: UNKNOWN: boom"));
+  EveryTurnIsShort();
+}
+
+TEST_F(WideLaunchesTest, AreCancelledInTurns) {
+  Prepare(1, 1, {}, {});
+  const std::vector<uint64_t> groups = Groups(1);
+  for (uint64_t from = 0; from < kValues; from += 1000) {
+    const auto at = groups.begin() + static_cast<ptrdiff_t>(from);
+    Prepare(2, 2, {}, {at, at + 1000}, 1, from + 1000 < kValues);
+  }
+  RunTurns();
+  Cancel(2);
+  Prepare(2, 3, {}, {1});  // its next attempt
+  RunTurns();
+  EXPECT_EQ(core.num_shards(), 1u);
+  EXPECT_THAT(Reported(), HasSubstr("also [2]"));
+  EveryTurnIsShort();
+}
+
+// The arguments and results of a sequence, and what its steps read and make.
+TEST_F(WideLaunchesTest, SequencesAndTheirStepsAreMadeInTurns) {
+  constexpr auto kCount = static_cast<int32_t>(kValues);
+  std::vector<int32_t> arguments(kCount), made(kCount), ends(kCount);
+  std::iota(arguments.begin(), arguments.end(), 0);
+  std::iota(made.begin(), made.end(), kCount);
+  std::iota(ends.begin(), ends.end(), 2 * kCount);
+  const auto step = [](const std::vector<int32_t>& in, const std::vector<int32_t>& out) {
+    Instruction run;
+    run.executable = ExecutableId(1);
+    run.inputs = run.clears = in;
+    run.outputs = out;
+    run.types.assign(out.size(), 0);
+    return run;
+  };
+  auto sequence = std::make_shared<Sequence>();
+  sequence->registers = 3 * kCount;
+  sequence->outputs = 1;
+  sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+  Instruction output;
+  output.op = Instruction::Op::kOutput;
+  output.inputs = {ends.back()};
+  output.outputs = {0};
+  sequence->instructions = {step(arguments, made), step(made, ends), output};
+  core.OnCommand(InstallSequence{ExecutableId(9), sequence});
+  const std::vector<uint64_t> groups = Groups(1);
+  for (uint64_t from = 0; from < kValues; from += 1000) {
+    const auto at = groups.begin() + static_cast<ptrdiff_t>(from);
+    Prepare(1, 1, {}, {at, at + 1000}, 1, from + 1000 < kValues);
+  }
+  Launch(1, 1);
+  RunTurns();
+  Done(1);
+  for (uint64_t from = 0; from < kValues; from += 1000) {
+    const auto at = groups.begin() + static_cast<ptrdiff_t>(from);
+    const bool more = from + 1000 < kValues;
+    Prepare(2, 2, {at, at + 1000},
+            more ? std::vector<uint64_t>() : std::vector<uint64_t>{kValues + 1}, 9, more);
+  }
+  Launch(2, 2);
+  RunTurns();
+  // The second step waits for what the first makes.
+  Lines lines = actions.Take();
+  ASSERT_THAT(lines, ElementsAre("launch n1 id 1", HasSubstr("id 2"), HasSubstr("id 3")));
+  const auto node = [&](size_t line) {
+    return NodeId(std::stoull(lines[line].substr(std::string("launch n").size())));
+  };
+  core.LaunchDone(node(2), absl::OkStatus(), {});
+  RunTurns();
+  core.LaunchDone(node(1), absl::OkStatus(), {});
+  EXPECT_GE(RunTurns(), static_cast<int>(kValues / 4000));
+  lines = actions.Take();
+  EXPECT_EQ(std::ranges::count_if(lines,
+                                  [](const std::string& line) { return line.starts_with("drop"); }),
+            static_cast<ptrdiff_t>(2 * kValues));
+  EXPECT_EQ(core.num_nodes(), 0u);
+  EXPECT_EQ(core.num_shards(), kValues + 1);
+  EveryTurnIsShort();
 }
 
 // A report that did not fit into a frame used to end the link, and the island's data with it.

@@ -2,6 +2,7 @@
 #include "worker/executor/sequence_run.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <absl/container/inlined_vector.h>
@@ -12,7 +13,8 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kMaxDepth = 64;  // of nested loops and branches
+constexpr size_t kMaxDepth = 64;        // of nested loops and branches
+constexpr size_t kReleasedAtOnce = 64;  // values
 using Op = Instruction::Op;
 
 size_t BlockSize(const Instruction& in) {
@@ -91,19 +93,20 @@ absl::Status CheckSequence(const Sequence& sequence) {
 SequenceCode::SequenceCode(std::shared_ptr<const Sequence> of)
     : sequence(std::move(of)), branch_steps(BranchSteps(*sequence)) {}
 
-SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code,
-                         const std::vector<ShardRefs>& inputs, const std::vector<int32_t>& kept)
+SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept)
     : code_(std::move(code)), sequence_(code_->sequence.get()), registers_(sequence_->registers) {
-  const size_t arguments = inputs.empty() ? 0 : inputs[0].size();
-  for (size_t a = 0; a < std::min(arguments, registers_.size()); ++a) {
-    auto value = std::make_shared<Value>();
-    for (const ShardRefs& device : inputs) value->shards.push_back(device[a]);
-    registers_[a] = std::move(value);
-  }
+  if (!kept.empty()) keeps_.resize(registers_.size());
   for (const int32_t a : kept) {
-    if (a >= 0 && static_cast<size_t>(a) < registers_.size()) kept_.push_back(registers_[a]);
+    if (a >= 0 && static_cast<size_t>(a) < keeps_.size()) keeps_[a] = true;
   }
   frames_.push_back({0, sequence_->instructions.size(), 0, 0, 0});
+}
+
+void SequenceRun::SetArgument(int32_t argument, std::vector<ShardRef> shards) {
+  auto value = std::make_shared<Value>();
+  value->shards = std::move(shards);
+  if (static_cast<size_t>(argument) < keeps_.size() && keeps_[argument]) kept_.push_back(value);
+  registers_[argument] = std::move(value);
 }
 
 const Instruction* SequenceRun::Next() {
@@ -131,7 +134,21 @@ const Instruction* SequenceRun::Next() {
 }
 
 void SequenceRun::Clear(const std::vector<int32_t>& registers) {
-  for (const int32_t reg : registers) registers_[reg] = nullptr;
+  const bool many = registers.size() > kReleasedAtOnce;
+  for (const int32_t reg : registers) {
+    if (many) leftovers_.push_back(std::move(registers_[reg]));
+    registers_[reg] = nullptr;
+  }
+}
+
+void SequenceRun::Release(std::vector<ValueRef> values) {
+  if (values.size() > kReleasedAtOnce) std::ranges::move(values, std::back_inserter(leftovers_));
+}
+
+size_t SequenceRun::LetGo() {
+  const size_t count = std::min(leftovers_.size(), kReleasedAtOnce);
+  leftovers_.erase(leftovers_.begin(), leftovers_.begin() + static_cast<ptrdiff_t>(count));
+  return count;
 }
 
 void SequenceRun::Pass() {
@@ -189,9 +206,9 @@ SequenceRun::ValueRef SequenceRun::Make(const GroupPart& part) {
 }
 
 void SequenceRun::End() {
-  registers_.clear();
-  kept_.clear();
-  exported.clear();
+  Release(std::exchange(registers_, {}));
+  Release(std::exchange(kept_, {}));
+  Release(std::exchange(exported, {}));
   frames_.clear();
 }
 

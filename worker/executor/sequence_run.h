@@ -4,10 +4,14 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_SEQUENCE_RUN_H_
 #define FAIRWAY_WORKER_EXECUTOR_SEQUENCE_RUN_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,9 +38,8 @@ class SequenceRun {
   };
   using ValueRef = std::shared_ptr<Value>;
 
-  // `inputs`: as in PrepareLaunch. `kept`: arguments that must not be donated.
-  SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<ShardRefs>& inputs,
-              const std::vector<int32_t>& kept);
+  // `kept`: arguments that must not be donated.
+  SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept);
   SequenceRun(const SequenceRun&) = delete;
   SequenceRun& operator=(const SequenceRun&) = delete;
 
@@ -56,6 +59,9 @@ class SequenceRun {
   };
   Skipped SkipBlocks();
 
+  size_t num_registers() const { return registers_.size(); }
+  // Puts an argument with these shards into its register.
+  void SetArgument(int32_t argument, std::vector<ShardRef> shards);
   const ValueRef& At(int32_t reg) const { return registers_[reg]; }
   void Set(int32_t reg, ValueRef value) { registers_[reg] = std::move(value); }
   // Makes a value of this run with the group and the shards of `part`.
@@ -68,20 +74,56 @@ class SequenceRun {
     return sequence_->types[instruction.types[output]];
   }
 
+  // A step that is being made, or a branch that has failed.
+  struct Making {
+    // Looks at what it reads; makes its outputs; writes down what it waits for.
+    enum class Phase { kNone, kReads, kMakes, kWaits };
+    struct Missing {
+      ShardRef shard;
+      size_t position = 0;  // as in ExecutorNode::failed_at
+    };
+    Phase phase = Phase::kNone;
+    size_t at = 0;             // in this phase: inputs, outputs, or `missing` that are done
+    uint64_t steps_ended = 0;  // when kReads began
+    const Instruction* instruction = nullptr;
+    PrepareLaunch command;
+    Launch launch;
+    NodeId made;  // kWaits: the step
+    std::vector<Missing> missing;
+    std::vector<ValueRef> holds;  // what it reads and makes
+    absl::Status failed;          // why it does not run
+  };
+  Making making;
+  // What EndSequence has done.
+  struct Ending {
+    std::map<std::string, int32_t, std::less<>> argument_of;  // by the error
+    size_t failed = 0, output = 0;                            // those before it were looked at
+    std::vector<Report::Failure> failures;                    // told with the end
+    bool released = false;                                    // End was called
+  };
+  Ending ending;
+
+  size_t taken = 0;  // arguments that it has, or knows to have failed
+  size_t told = 0;   // those of Launch::failed among them
   // Steps started and not ended; they hold the values that they read and make.
   size_t at_work = 0;
+  uint64_t steps_ended = 0;
   bool queued = false;  // ExecutorCore::advance_ has it
   // a read is under way: of a branch's scalar, or of the outputs that go inline
   bool reading = false;
-  bool unreadable = false;                 // the scalar of the next branch
-  std::optional<int64_t> scalar;           // the scalar of the next instruction, which is a branch
-  std::vector<ValueRef> exported;          // outputs; held until the end of the run
-  std::map<int32_t, absl::Status> failed;  // arguments that failed
-  absl::Status abandoned;                  // not OK: why no further step may start
-  uint64_t ids_taken = 0;                  // launch ids that steps and branches have taken so far
+  bool unreadable = false;         // the scalar of the next branch
+  std::optional<int64_t> scalar;   // the scalar of the next instruction, which is a branch
+  std::vector<ValueRef> exported;  // outputs; held until the end of the run
+  std::vector<std::pair<int32_t, absl::Status>> failed;  // arguments that failed, in order
+  absl::Status abandoned;                                // not OK: why no further step may start
+  uint64_t ids_taken = 0;  // launch ids that steps and branches have taken so far
 
-  // Releases all values.
+  // Releases these values, or all of them. If they are many, LetGo releases them.
+  void Release(std::vector<ValueRef> values);
   void End();
+  bool HasLeftovers() const { return !leftovers_.empty(); }
+  // Releases some of the values that are left. Returns how many.
+  size_t LetGo();
   std::vector<GroupId> TakeGarbage() { return std::exchange(*garbage_, {}); }
 
  private:
@@ -102,7 +144,9 @@ class SequenceRun {
   const Sequence* const sequence_;
   std::shared_ptr<std::vector<GroupId>> garbage_ = std::make_shared<std::vector<GroupId>>();
   std::vector<ValueRef> registers_;
-  std::vector<ValueRef> kept_;  // arguments that must not be donated
+  std::vector<bool> keeps_;     // by argument, may be shorter: it must not be donated
+  std::vector<ValueRef> kept_;  // those arguments
+  std::deque<ValueRef> leftovers_;
   std::vector<Frame> frames_;
 };
 

@@ -12,6 +12,7 @@ namespace fairway {
 namespace {
 
 using Op = Instruction::Op;
+using Phase = SequenceRun::Making::Phase;
 
 // Reads the scalar that chooses a branch: little-endian, of 1, 2, 4 or 8 bytes.
 std::optional<int64_t> Scalar(const Blob& bytes) {
@@ -36,29 +37,8 @@ std::optional<int64_t> Scalar(const Blob& bytes) {
 
 void ExecutorCore::StartSequence(NodeId id, Node& node,
                                  std::shared_ptr<const SequenceCode> sequence) {
-  const auto& prepared = std::get<PrepareLaunch>(node.command);
   node.started = true;
-  const auto registers = static_cast<size_t>(sequence->sequence->registers);
-  node.run = std::make_unique<SequenceRun>(std::move(sequence), prepared.inputs,
-                                           node.launch->non_donatable);
-  SequenceRun& run = *node.run;
-  for (const Launch::FailedArgument& failed : node.launch->failed)
-    run.failed.emplace(failed.argument, failed.status);
-  const size_t arguments = prepared.inputs.empty() ? 0 : prepared.inputs[0].size();
-  work_.ChargeShards(arguments * prepared.inputs.size());
-  for (size_t a = 0; a < std::min(arguments, registers); ++a) {
-    const auto argument = static_cast<int32_t>(a);
-    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok())
-      run.failed.emplace(argument, std::move(failed));
-    const auto failed = run.failed.find(argument);
-    if (failed == run.failed.end()) continue;
-    GroupPart part{GroupId(next_step_++), DType::kInvalid, "", {}};
-    for (size_t d = 0; d < prepared.devices.size(); ++d)
-      part.shards.push_back({static_cast<int32_t>(d), prepared.devices[d], Shape{}});
-    Declare(part, id);
-    run.Set(argument, run.Make(part));
-    ShardsEnded(part, failed->second);
-  }
+  node.run = std::make_unique<SequenceRun>(std::move(sequence), node.launch->non_donatable);
   QueueSequence(id);
 }
 
@@ -70,156 +50,261 @@ void ExecutorCore::Advance(NodeId id) {
   run.queued = false;
   // Millions of instructions may follow a step that has failed.
   const uint64_t until = work_.SliceEnds(kSliceUnits);
-  while (const Instruction* next = run.Next()) {
-    if (work_.units() >= until) {
-      if (!Planted(Bug::kForgetSequence)) QueueSequence(id);
-      commands_next_ = true;
-      commands_until_ = work_.units() + kSliceUnits;
-      return;
+  Went went = TakeArguments(id, node, until);
+  while (went == Went::kOn) {
+    if (work_.units() >= until || starting_.has_value() || !freed_.empty()) {
+      went = Went::kPaused;
+    } else if (run.HasLeftovers()) {
+      work_.ChargeShards(run.LetGo());
+      DropGarbage(run);
+    } else if (run.making.phase != Phase::kNone) {
+      went = GoOnMaking(id, node, until);
+      DropGarbage(run);
+    } else if (const Instruction* next = run.Next(); next != nullptr) {
+      went = Do(id, node, *next);
+      DropGarbage(run);
+    } else {
+      break;
     }
-    work_.Charge(1);
-    work_.ChargeShards(next->inputs.size() + next->outputs.size() + next->clears.size() +
-                       next->lengths.size());
-    bool went = true;
-    switch (next->op) {
-      case Op::kRun:
-        went = StartStep(id, node, *next);
-        break;
-      case Op::kBranch:
-        went = TakeBranch(id, node, *next);
-        break;
-      case Op::kSet: {
-        SequenceRun::ValueRef value = run.At(next->inputs[0]);
-        run.Pass();
-        run.Set(next->outputs[0], std::move(value));
-        break;
-      }
-      case Op::kOutput:
-        SetOutput(node, *next);
-        run.Pass();
-        break;
-      case Op::kClear:
-        run.Pass();
-        break;
-      case Op::kRepeat:
-        break;  // Next enters the block
-    }
-    DropGarbage(run);
-    if (!went) return;
   }
-  if (!std::exchange(node.issued, true) && node.launch->gang) LeaveLines(id, node);
-  if (run.at_work == 0 && !run.reading) EndSequence(id, node);
+  if (went == Went::kOn) {
+    if (!std::exchange(node.issued, true) && node.launch->gang) LeaveLines(id, node);
+    if (run.at_work == 0 && !run.reading) went = EndSequence(id, node, until);
+  }
+  if (went != Went::kPaused) return;
+  if (!Planted(Bug::kForgetSequence)) QueueSequence(id);
+  commands_next_ = true;
+  commands_until_ = work_.units() + kSliceUnits;
 }
 
-std::vector<GroupPart> ExecutorCore::MakeOutputs(Node& node, const Instruction& instruction,
-                                                 NodeId producer) {
-  const std::vector<int32_t>& devices = std::get<PrepareLaunch>(node.command).devices;
-  std::vector<GroupPart> parts;
-  for (size_t o = 0; o < instruction.outputs.size(); ++o) {
-    const Sequence::Type& type = node.run->TypeOf(instruction, o);
-    GroupPart part{GroupId(next_step_++), type.dtype, type.memory_kind, {}};
-    for (size_t d = 0; d < devices.size(); ++d)
-      part.shards.push_back({static_cast<int32_t>(d), devices[d], type.shard});
-    Declare(part, producer);
-    node.run->Set(instruction.outputs[o], node.run->Make(part));
-    parts.push_back(std::move(part));
-  }
-  return parts;
-}
-
-bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instruction) {
+ExecutorCore::Went ExecutorCore::TakeArguments(NodeId id, Node& node, uint64_t until) {
   SequenceRun& run = *node.run;
-  const auto& sequence = std::get<PrepareLaunch>(node.command);
-  const bool gang = node.launch->gang;
-  if (run.at_work >= kStepsAtWork) return false;
-  PrepareLaunch command;
-  command.node = NodeId(next_step_++);
-  command.executable = instruction.executable;
-  command.devices = sequence.devices;
-  command.inputs.resize(command.devices.size());
-  std::vector<ShardRef> missing;
-  std::vector<SequenceRun::ValueRef> holds;
-  absl::Status failed;
-  for (const int32_t reg : instruction.inputs) {
-    const SequenceRun::ValueRef& value = run.At(reg);
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  std::vector<Launch::FailedArgument>& told = node.launch->failed;
+  const size_t arguments =
+      std::min(prepared.inputs.empty() ? 0 : prepared.inputs[0].size(), run.num_registers());
+  for (; run.taken < arguments; ++run.taken) {
+    if (work_.units() >= until) return Went::kPaused;
+    work_.ChargeShards(prepared.devices.size());
+    const auto argument = static_cast<int32_t>(run.taken);
+    absl::Status failed = FailedArgument(prepared, run.taken);
+    if (run.told < told.size() && told[run.told].argument == argument)
+      failed = std::move(told[run.told++].status);
+    if (failed.ok()) {
+      std::vector<ShardRef> shards;
+      shards.reserve(prepared.inputs.size());
+      for (const ShardRefs& device : prepared.inputs) shards.push_back(device[run.taken]);
+      run.SetArgument(argument, std::move(shards));
+      continue;
+    }
+    GroupPart part{GroupId(next_step_++), DType::kInvalid, "", {}};
+    for (size_t d = 0; d < prepared.devices.size(); ++d)
+      part.shards.push_back({static_cast<int32_t>(d), prepared.devices[d], Shape{}});
+    Declare(part, id);
+    run.Set(argument, run.Make(part));
+    ShardsEnded(part, failed);
+    run.failed.emplace_back(argument, std::move(failed));
+  }
+  return Went::kOn;
+}
+
+ExecutorCore::Went ExecutorCore::Do(NodeId id, Node& node, const Instruction& next) {
+  SequenceRun& run = *node.run;
+  work_.Charge(1);
+  work_.ChargeShards(next.lengths.size());
+  switch (next.op) {
+    case Op::kRun: {
+      if (run.at_work >= kStepsAtWork) return Went::kWaits;
+      run.making = {.phase = Phase::kReads, .steps_ended = run.steps_ended, .instruction = &next};
+      PrepareLaunch& command = run.making.command;
+      command.node = NodeId(next_step_++);
+      command.executable = next.executable;
+      command.devices = std::get<PrepareLaunch>(node.command).devices;
+      command.inputs.resize(command.devices.size());
+      break;
+    }
+    case Op::kBranch:
+      return TakeBranch(id, node, next);
+    case Op::kSet: {
+      SequenceRun::ValueRef value = run.At(next.inputs[0]);
+      run.Pass();
+      run.Set(next.outputs[0], std::move(value));
+      break;
+    }
+    case Op::kOutput:
+      SetOutput(node, next);
+      run.Pass();
+      break;
+    case Op::kClear:
+      run.Pass();
+      break;
+    case Op::kRepeat:
+      break;  // Next entered the block
+  }
+  return Went::kOn;
+}
+
+ExecutorCore::Went ExecutorCore::GoOnMaking(NodeId id, Node& node, uint64_t until) {
+  switch (node.run->making.phase) {
+    case Phase::kNone:
+      break;
+    case Phase::kReads:
+      return ReadInputs(id, node, until);
+    case Phase::kMakes:
+      return MakeOutputs(id, node, until);
+    case Phase::kWaits:
+      return WaitForInputs(node, until);
+  }
+  return Went::kOn;
+}
+
+ExecutorCore::Went ExecutorCore::ReadInputs(NodeId id, Node& node, uint64_t until) {
+  SequenceRun& run = *node.run;
+  SequenceRun::Making& step = run.making;
+  const size_t devices = step.command.devices.size();
+  const std::vector<int32_t>& inputs = step.instruction->inputs;
+  for (; step.at < inputs.size(); ++step.at) {
+    if (work_.units() >= until) return Went::kPaused;
+    work_.ChargeShards(devices);
+    const SequenceRun::ValueRef& value = run.At(inputs[step.at]);
     const size_t shards = value == nullptr ? 0 : value->shards.size();
-    if (shards != command.devices.size() && failed.ok())
-      failed = Contradiction(id, fmt::format("register {} is empty", reg));
-    for (size_t d = 0; d < std::min(shards, command.devices.size()); ++d) {
+    if (shards != devices && step.failed.ok())
+      step.failed = Contradiction(id, fmt::format("register {} is empty", inputs[step.at]));
+    for (size_t d = 0; d < std::min(shards, devices); ++d) {
       const ShardRef ref = value->shards[d];
-      command.inputs[d].push_back(ref);
+      step.command.inputs[d].push_back(ref);
       const auto shard = shards_.find(ref);
       if (shard == shards_.end()) {
-        if (failed.ok()) failed = Contradiction(id, "a shard that a step takes is gone");
+        if (step.failed.ok()) step.failed = Contradiction(id, "a shard that a step takes is gone");
       } else if (shard->second.state == ShardState::kDeclared) {
-        missing.push_back(ref);
-      } else if (failed.ok()) {
-        failed = shard->second.error;
+        step.missing.push_back({ref, step.at * devices + d});
+      } else if (step.failed.ok()) {
+        step.failed = shard->second.error;
       }
     }
-    holds.push_back(value);
   }
-  if (failed.ok()) failed = run.abandoned;
+  if (step.failed.ok()) step.failed = run.abandoned;
+  const bool gang = node.launch->gang;
+  const bool shared = shared_.contains(step.command.executable);
   // The reported failure must not depend on which input failed first: wait for all of them.
-  if (!missing.empty() && (!failed.ok() || (gang && !Follows(command, gang)))) return false;
-  const bool shared = shared_.contains(instruction.executable);
-  if (gang && failed.ok() && !HasRoom({command.devices, shared}, instruction.executable))
-    return false;
-  Launch launch;
-  launch.node = command.node;
-  launch.launch_id = LaunchId(node.launch->launch_id.value + run.ids_taken++);
-  launch.gang = gang;
-  launch.ahead = !missing.empty();
-  highest_launch_id_ = std::max(highest_launch_id_, launch.launch_id.value);
-  holds.clear();  // otherwise NotDonatable would count them as readers
-  launch.non_donatable = run.NotDonatable(instruction);
-  for (const int32_t reg : instruction.inputs) holds.push_back(run.At(reg));
-  run.Pass();
-  command.outputs = MakeOutputs(node, instruction, command.node);
-  if (!failed.ok()) {
-    LeaveOut(node, run.ids_taken - 1, 1, failed);
-    for (const GroupPart& part : command.outputs) ShardsEnded(part, failed);
-    return true;
+  const bool waits =
+      !step.missing.empty() && (!step.failed.ok() || (gang && !Follows(step.command, gang)));
+  if (waits || (gang && step.failed.ok() &&
+                !HasRoom({step.command.devices, shared}, step.command.executable))) {
+    step.phase = Phase::kNone;
+    // It looks again at what has changed in the meantime.
+    const bool same = step.steps_ended == run.steps_ended || Planted(Bug::kMissStepEnd);
+    return same ? Went::kWaits : Went::kOn;
   }
-  for (const int32_t reg : instruction.outputs) holds.push_back(run.At(reg));
-  ++run.at_work;
-  Node& step = nodes_[command.node];
-  step.parent = id;
-  step.shared = shared;
-  step.holds = std::move(holds);
-  step.missing = missing.size();
-  for (const ShardRef& ref : missing) waiters_.Add(ref, {.node = command.node});
-  step.launch = std::move(launch);
-  const NodeId step_id = command.node;
-  step.command = std::move(command);
-  Start(step_id, step);
-  return true;
+  GoPast(node, shared);
+  return Went::kOn;
 }
 
-bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) {
+void ExecutorCore::GoPast(Node& node, bool shared) {
+  SequenceRun& run = *node.run;
+  SequenceRun::Making& step = run.making;
+  step.launch.node = step.command.node;
+  step.launch.launch_id = LaunchId(node.launch->launch_id.value + run.ids_taken++);
+  step.launch.gang = node.launch->gang;
+  step.launch.ahead = !step.missing.empty();
+  highest_launch_id_ = std::max(highest_launch_id_, step.launch.launch_id.value);
+  if (step.failed.ok()) {
+    step.launch.non_donatable = run.NotDonatable(*step.instruction);
+    step.holds.reserve(step.instruction->inputs.size() + step.instruction->outputs.size());
+    for (const int32_t reg : step.instruction->inputs) step.holds.push_back(run.At(reg));
+  } else {
+    LeaveOut(node, run.ids_taken - 1, 1, step.failed);
+  }
+  run.Pass();
+  step.phase = Phase::kMakes;
+  step.at = 0;
+}
+
+ExecutorCore::Went ExecutorCore::MakeOutputs(NodeId id, Node& node, uint64_t until) {
+  const std::vector<int32_t>& devices = std::get<PrepareLaunch>(node.command).devices;
+  SequenceRun& run = *node.run;
+  SequenceRun::Making& step = run.making;
+  const Instruction& instruction = *step.instruction;
+  for (; step.at < instruction.outputs.size(); ++step.at) {
+    if (work_.units() >= until) return Went::kPaused;
+    const Sequence::Type& type = run.TypeOf(instruction, step.at);
+    GroupPart part{GroupId(next_step_++), type.dtype, type.memory_kind, {}};
+    part.shards.reserve(devices.size());
+    for (size_t d = 0; d < devices.size(); ++d)
+      part.shards.push_back({static_cast<int32_t>(d), devices[d], type.shard});
+    Declare(part, instruction.op == Op::kRun ? step.command.node : id);
+    run.Set(instruction.outputs[step.at], run.Make(part));
+    if (!step.failed.ok()) {
+      ShardsEnded(part, step.failed);
+      continue;
+    }
+    step.holds.push_back(run.At(instruction.outputs[step.at]));
+    step.command.outputs.push_back(std::move(part));
+  }
+  if (!step.failed.ok()) {
+    step.phase = Phase::kNone;
+    return Went::kOn;
+  }
+  ++run.at_work;
+  Node& made = nodes_[step.command.node];
+  made.parent = id;
+  made.shared = shared_.contains(step.command.executable);
+  made.holds = std::move(step.holds);
+  made.missing = 1;  // until all are written down
+  made.launch = std::move(step.launch);
+  made.command = std::move(step.command);
+  step.made = made.launch->node;
+  step.phase = Phase::kWaits;
+  step.at = 0;
+  return Went::kOn;
+}
+
+ExecutorCore::Went ExecutorCore::WaitForInputs(Node& node, uint64_t until) {
+  SequenceRun::Making& step = node.run->making;
+  const NodeId id = step.made;
+  Node& made = nodes_.at(id);
+  for (; step.at < step.missing.size(); ++step.at) {
+    if (work_.units() >= until) return Went::kPaused;
+    work_.ChargeShards(1);
+    const auto& [ref, position] = step.missing[step.at];
+    const auto shard = shards_.find(ref);
+    if (shard->second.state == ShardState::kDeclared || Planted(Bug::kMissInputEnd)) {
+      waiters_.Add(ref, {.node = id, .position = position});
+      ++made.missing;
+    } else if (shard->second.state == ShardState::kFailed) {
+      made.FailedAt(position, shard->second.error);
+    }
+  }
+  --made.missing;
+  step.phase = Phase::kNone;
+  Start(id, made);
+  return Went::kOn;
+}
+
+ExecutorCore::Went ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) {
   SequenceRun& run = *node.run;
   const auto fail = [&](const absl::Status& why) {
     const SequenceRun::Skipped skipped = run.SkipBlocks();
     work_.ChargeShards(skipped.looked);
     LeaveOut(node, run.ids_taken - skipped.ids, skipped.ids, why);
-    for (const GroupPart& part : MakeOutputs(node, branch, id)) ShardsEnded(part, why);
-    return true;
+    run.making = {.phase = Phase::kMakes, .instruction = &branch, .failed = why};
+    return Went::kOn;
   };
   const SequenceRun::ValueRef value = run.At(branch.inputs[0]);
   const auto shard =
       value == nullptr || value->shards.empty() ? shards_.end() : shards_.find(value->shards[0]);
   if (shard == shards_.end()) return fail(Contradiction(id, "a branch has no scalar"));
-  if (shard->second.state == ShardState::kDeclared) return false;
+  if (shard->second.state == ShardState::kDeclared) return Went::kWaits;
   if (shard->second.state == ShardState::kFailed) return fail(shard->second.error);
   if (run.scalar.has_value()) {
     run.Choose(*run.scalar);
-    return true;
+    return Went::kOn;
   }
-  if (run.reading) return false;
+  if (run.reading) return Went::kWaits;
   if (run.unreadable) return fail(absl::InternalError("the scalar of a branch cannot be read"));
   run.reading = true;
   actions_->Read(id, {value->shards[0]});
-  return false;
+  return Went::kWaits;
 }
 
 void ExecutorCore::SetOutput(const Node& node, const Instruction& output) {
@@ -249,9 +334,11 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
 void ExecutorCore::StepEnded(Node step) {
   const auto parent = nodes_.find(step.parent);
   if (parent == nodes_.end()) return;
-  step.holds.clear();
-  --parent->second.run->at_work;
-  DropGarbage(*parent->second.run);
+  SequenceRun& run = *parent->second.run;
+  run.Release(std::move(step.holds));
+  --run.at_work;
+  ++run.steps_ended;
+  DropGarbage(run);
   QueueSequence(parent->first);
 }
 
@@ -296,12 +383,14 @@ void ExecutorCore::On(AbandonLaunch command) {
   }
   for (const NodeId id : held) {
     LeaveOut(nodes_.at(id), 0, command.last.value - command.first.value + 1, command.cause);
-    Conclude(id, command.cause);
+    Conclude(id, {command.cause, {}});
   }
   actions_->Abandon(command);
 }
 
-void ExecutorCore::EndSequence(NodeId id, Node& node) {
+ExecutorCore::Went ExecutorCore::EndSequence(NodeId id, Node& node, uint64_t until) {
+  SequenceRun& run = *node.run;
+  SequenceRun::Ending& end = run.ending;
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   std::vector<ShardRef>& inlined = node.launch->inline_shards;
   std::erase_if(inlined, [&](const ShardRef& ref) {
@@ -309,36 +398,50 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
     return shard == shards_.end() || shard->second.state != ShardState::kReady;
   });
   if (!inlined.empty()) {
-    node.run->reading = true;
+    run.reading = true;
     actions_->Read(id, inlined);
-    return;
+    return Went::kWaits;
   }
-  std::map<std::string, int32_t, std::less<>> argument_of;  // by the error
-  for (const auto& [argument, status] : node.run->failed)
-    argument_of.emplace(Describe(status), argument);
+  for (; end.failed < run.failed.size(); ++end.failed) {
+    if (work_.units() >= until) return Went::kPaused;
+    work_.Charge(1);
+    const auto& [argument, status] = run.failed[end.failed];
+    end.argument_of.emplace(Describe(status), argument);
+  }
   const size_t share = TextShare(prepared.outputs.size());
-  for (size_t o = 0; o < prepared.outputs.size(); ++o) {
-    work_.ChargeShards(prepared.outputs[o].shards.size());
+  for (; end.output < prepared.outputs.size(); ++end.output) {
+    if (work_.units() >= until) return Went::kPaused;
+    const GroupPart& part = prepared.outputs[end.output];
+    work_.ChargeShards(part.shards.size());
     absl::Status failed;
-    for (const LocalShard& local : prepared.outputs[o].shards) {
-      const ShardRef ref{prepared.outputs[o].group, local.shard};
+    for (const LocalShard& local : part.shards) {
+      const ShardRef ref{part.group, local.shard};
       const auto shard = shards_.find(ref);
       if (shard == shards_.end()) continue;  // freed in the meantime
       if (shard->second.state == ShardState::kDeclared)
-        ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", o)));
+        ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", end.output)));
       if (failed.ok()) failed = shard->second.error;
     }
     if (failed.ok()) continue;
-    const auto by = argument_of.find(Describe(failed));
-    AddFailure({prepared.seq, Bounded(std::move(failed), share), static_cast<int32_t>(o),
-                by == argument_of.end() ? -1 : by->second});
+    work_.Charge(1);
+    const auto by = end.argument_of.find(Describe(failed));
+    end.failures.push_back({prepared.seq, Bounded(std::move(failed), share),
+                            static_cast<int32_t>(end.output),
+                            by == end.argument_of.end() ? -1 : by->second});
   }
-  node.run->End();
-  On(FreeGroups{node.run->TakeGarbage()});
+  if (!std::exchange(end.released, true)) run.End();
+  while (run.HasLeftovers()) {
+    if (work_.units() >= until) return Went::kPaused;
+    work_.ChargeShards(run.LetGo());
+    On(FreeGroups{run.TakeGarbage()});
+  }
+  On(FreeGroups{run.TakeGarbage()});
   const uint64_t seq = prepared.seq;
+  for (Report::Failure& failure : end.failures) AddFailure(std::move(failure));
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
   ReportEnd(seq, absl::OkStatus());
+  return Went::kOn;
 }
 
 }  // namespace fairway

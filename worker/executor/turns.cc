@@ -26,7 +26,9 @@ void ExecutorCore::Turn() {
   DoWork();
 }
 
-size_t ExecutorCore::num_launched() const { return launches_.size() + inbox_launches_; }
+size_t ExecutorCore::num_launched() const {
+  return launches_.size() + inbox_launches_ + (launching_.has_value() ? 1 : 0);
+}
 
 void ExecutorCore::DoWork() {
   const auto over = [&] {
@@ -52,7 +54,13 @@ bool ExecutorCore::DoNext() {
 }
 
 bool ExecutorCore::FollowUpNext() {
-  if (!freed_.empty()) {
+  if (!ending_.empty()) {  // before launches that read what these make
+    if (GoOnEnding(ending_.front())) ending_.pop_front();
+  } else if (launching_.has_value()) {
+    GoOnLaunching();
+  } else if (starting_.has_value()) {
+    GoOnStarting();
+  } else if (!freed_.empty()) {
     const GroupId group = freed_.front();
     freed_.pop_front();
     work_.Charge(1);
@@ -101,7 +109,7 @@ void ExecutorCore::WakeNextWaiter(SettledShard& settled) {
   } else if (waiter.output.group) {
     ShareOutput(ref, waiter.output);
   } else if (node != nodes_.end() && node->second.launch.has_value()) {
-    LaunchInputEnded(waiter.node);
+    LaunchInputEnded(waiter.node, waiter.position, status);
   } else if (status.ok()) {
     ReceiveOrWait(waiter.node, waiter.position);
   } else {
