@@ -140,7 +140,10 @@ inline constexpr int kGangsAtWork = 2;
 // Installs this sequence; Report::installed answers. The code of its steps is installed separately.
 struct InstallSequence {
   ExecutableId executable;
-  std::shared_ptr<const Sequence> sequence;
+  std::shared_ptr<const Sequence> sequence;  // nullptr where only `bytes` came
+  // It, encoded (wire/sequence_codec.h); nullptr: whoever sends the command encodes it.
+  std::shared_ptr<const std::string> bytes = nullptr;
+  std::optional<uint32_t> crc = std::nullopt;  // CRC-32C of `bytes`, where it is known
 };
 
 // One executor's part of a launch of a compiled computation. Of many arguments and results the

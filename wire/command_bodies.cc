@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodes commands as bodies of log entries, and decodes them.
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -129,14 +131,15 @@ std::shared_ptr<const std::string> Encode(const SharedVector<InstallExecutable::
   return std::make_shared<const std::string>(message.SerializeAsString());
 }
 
-// A command to install `rest`, of which the fields in `tail` follow, after `head`.
-EncodedCommand Install(const v1::InstallExecutable& rest, std::string head, SharedTail tail) {
+// A command whose field `field` is `rest`, of which `head` and then `tail` are the last bytes.
+EncodedCommand Install(int field, const google::protobuf::MessageLite& rest, std::string head,
+                       SharedTail tail) {
   using google::protobuf::io::CodedOutputStream;
   EncodedCommand out;
   {
     google::protobuf::io::StringOutputStream stream(&out.body);
     CodedOutputStream coded(&stream);
-    coded.WriteVarint32(BytesTag(v1::Command::kInstallFieldNumber));
+    coded.WriteVarint32(BytesTag(field));
     coded.WriteVarint64(rest.ByteSizeLong() + head.size() + tail.size());
     rest.SerializeToCodedStream(&coded);
     coded.WriteString(head);
@@ -145,40 +148,69 @@ EncodedCommand Install(const v1::InstallExecutable& rest, std::string head, Shar
   return out;
 }
 
-}  // namespace
+// The beginning of a field of `bytes` bytes.
+std::string HeadOf(int field, size_t bytes) {
+  std::string head;
+  google::protobuf::io::StringOutputStream stream(&head);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.WriteVarint32(BytesTag(field));
+  coded.WriteVarint64(bytes);
+  coded.Trim();
+  return head;
+}
 
-absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most,
-                                            EncodedMembers* last) {
-  const auto* const install = std::get_if<InstallExecutable>(&command);
-  const bool code =
-      install != nullptr && install->code != nullptr && install->code->size() >= kSharedCodeBytes;
-  const bool members =
-      install != nullptr && !code && last != nullptr && install->members.size() >= kSharedMembers;
-  if (!code && !members) {
-    FAIRWAY_ASSIGN_OR_RETURN(std::string body, EncodeCommand(command, most));
-    return EncodedCommand{std::move(body)};
-  }
-  InstallExecutable without = *install;
-  if (code) without.code = nullptr;
-  if (members) {
-    if (last->bytes == nullptr || last->of != install->members)
-      *last = {install->members, Encode(install->members)};
+bool IsShared(const std::shared_ptr<const std::string>& code) {
+  return code != nullptr && code->size() >= kSharedCodeBytes;
+}
+
+EncodedCommand EncodeShared(const InstallSequence& install) {
+  v1::InstallSequence rest;
+  rest.set_executable(install.executable.value);
+  return Install(v1::Command::kInstallSequenceFieldNumber, rest,
+                 HeadOf(v1::InstallSequence::kSequenceFieldNumber, install.bytes->size()),
+                 {install.bytes, install.crc});
+}
+
+// `last`: set if the members are shared, and the code is not.
+EncodedCommand EncodeShared(const InstallExecutable& install, EncodedMembers* last) {
+  InstallExecutable without = install;
+  if (last == nullptr) {
+    without.code = nullptr;
+  } else {
+    if (last->bytes == nullptr || last->of != install.members)
+      *last = {install.members, Encode(install.members)};
     without.members = {};
   }
   v1::Command message;
   ToProto(without, &message);
-  std::string head;
-  if (code) {
-    google::protobuf::io::StringOutputStream stream(&head);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.WriteVarint32(BytesTag(v1::InstallExecutable::kCodeFieldNumber));
-    coded.WriteVarint64(install->code->size());
+  constexpr int kField = v1::Command::kInstallFieldNumber;
+  if (last != nullptr) return Install(kField, message.install(), "", SharedTail{last->bytes});
+  return Install(kField, message.install(),
+                 HeadOf(v1::InstallExecutable::kCodeFieldNumber, install.code->size()),
+                 {install.code, install.code_crc});
+}
+
+}  // namespace
+
+absl::StatusOr<EncodedCommand> EncodeToSend(const Command& command, size_t most,
+                                            EncodedMembers* last) {
+  std::optional<EncodedCommand> out;
+  if (const auto* code = std::get_if<InstallExecutable>(&command)) {
+    if (IsShared(code->code)) {
+      out = EncodeShared(*code, nullptr);
+    } else if (last != nullptr && code->members.size() >= kSharedMembers) {
+      out = EncodeShared(*code, last);
+    }
+  } else if (const auto* sequence = std::get_if<InstallSequence>(&command);
+             sequence != nullptr && IsShared(sequence->bytes)) {
+    out = EncodeShared(*sequence);
   }
-  EncodedCommand out =
-      Install(message.install(), std::move(head),
-              code ? SharedTail{install->code, install->code_crc} : SharedTail{last->bytes});
-  if (out.bytes() > most) return TooLong(out.bytes(), most);
-  return out;
+  if (!out.has_value()) {
+    FAIRWAY_ASSIGN_OR_RETURN(std::string body, EncodeCommand(command, most));
+    return EncodedCommand{std::move(body)};
+  }
+  if (out->bytes() > most) return TooLong(out->bytes(), most);
+  return *std::move(out);
 }
 
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes) {

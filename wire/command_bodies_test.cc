@@ -13,6 +13,20 @@
 namespace fairway {
 namespace {
 
+TEST(CommandBodies, ShareTheBytesOfALongSequence) {
+  InstallSequence install{ExecutableId(1), nullptr,
+                          std::make_shared<const std::string>(kSharedCodeBytes, 'x'), 7};
+  const auto sent = EncodeToSend(install);
+  ASSERT_TRUE(sent.ok()) << sent.status();
+  EXPECT_EQ(sent->tail.bytes, install.bytes);
+  EXPECT_EQ(sent->tail.crc, 7);
+  EXPECT_EQ(sent->body + *sent->tail.bytes, EncodeCommand(install).value());
+  EXPECT_EQ(EncodeToSend(install, sent->bytes() - 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  install.bytes = std::make_shared<const std::string>("x");
+  EXPECT_EQ(EncodeToSend(install)->body, EncodeCommand(install).value());
+}
+
 TEST(CommandBodies, ShareTheirCode) {
   InstallExecutable install;
   install.executable = ExecutableId(1);

@@ -53,8 +53,8 @@ struct EncodedMembers {
   SharedVector<InstallExecutable::Member> of;
   std::shared_ptr<const std::string> bytes;
 };
-// The same as what is sent: the code of an InstallExecutable of kSharedCodeBytes and more follows
-// the rest, and is not copied. Of one with less code, kSharedMembers and more do.
+// The same as what is sent: code of kSharedCodeBytes and more, or as many bytes of a sequence,
+// follow the rest, and are not copied. Of code with fewer, kSharedMembers and more members do.
 struct EncodedCommand {
   std::string body;
   SharedTail tail = {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/link_codec.h"
+#include "wire/sequence_codec.h"
 
 #include <functional>
 #include <random>
@@ -123,15 +124,19 @@ TEST(Commands, Sequences) {
                             {Op::kOutput, ExecutableId(), {2}, {0}, {}, {2}, {}, 0, {}}};
   const auto back = RoundTrip(InstallSequence{ExecutableId(9), sequence});
   EXPECT_EQ(back.executable, ExecutableId(9));
-  EXPECT_EQ(*back.sequence, *sequence);
+  EXPECT_EQ(**DecodeSequence(*back.bytes), *sequence);
+  const auto bytes = std::make_shared<const std::string>(EncodeSequence(*sequence));
+  EXPECT_EQ(*RoundTrip(InstallSequence{ExecutableId(9), nullptr, bytes}).bytes, *bytes);
 
-  v1::Command proto;
-  ToProto(Command(InstallSequence{ExecutableId(9), sequence}), &proto);
-  proto.mutable_install_sequence()->mutable_instructions(0)->set_op(99);
-  EXPECT_FALSE(CommandFromProto(proto).ok());
-  ToProto(Command(InstallSequence{ExecutableId(9), sequence}), &proto);
-  proto.mutable_install_sequence()->mutable_types(0)->set_dtype(4711);
-  EXPECT_FALSE(CommandFromProto(proto).ok());
+  v1::Sequence proto;
+  ASSERT_TRUE(proto.ParseFromString(*bytes));
+  v1::Sequence bad = proto;
+  bad.mutable_instructions(0)->set_op(99);
+  EXPECT_FALSE(DecodeSequence(bad.SerializeAsString()).ok());
+  bad = proto;
+  bad.mutable_types(0)->set_dtype(4711);
+  EXPECT_FALSE(DecodeSequence(bad.SerializeAsString()).ok());
+  EXPECT_FALSE(DecodeSequence(bytes->substr(1)).ok());
 }
 
 TEST(Commands, LaunchAndItsPreparation) {

@@ -9,12 +9,12 @@
 #include "base/planted.h"
 #include "wire/limits.h"
 #include "wire/link_codec.h"
+#include "wire/sequence_codec.h"
 
 namespace fairway {
 namespace {
 
 constexpr int kMaxShards = 1 << 16;
-constexpr int kMaxRegisters = 1 << 24;
 
 // ---- Out ----
 
@@ -65,27 +65,7 @@ struct Encoder {
   void operator()(const InstallSequence& in) {
     v1::InstallSequence* to = out->mutable_install_sequence();
     to->set_executable(in.executable.value);
-    to->set_name(in.sequence->name);
-    to->set_registers(in.sequence->registers);
-    to->set_outputs(in.sequence->outputs);
-    for (const Sequence::Type& type : in.sequence->types) {
-      v1::InstallSequence::Type* at = to->add_types();
-      at->set_dtype(static_cast<int32_t>(type.dtype));
-      at->mutable_dims()->Assign(type.shard.dims.begin(), type.shard.dims.end());
-      at->set_memory_kind(type.memory_kind);
-    }
-    for (const Instruction& step : in.sequence->instructions) {
-      v1::Instruction* at = to->add_instructions();
-      at->set_op(static_cast<int32_t>(step.op));
-      at->set_executable(step.executable.value);
-      at->mutable_inputs()->Assign(step.inputs.begin(), step.inputs.end());
-      at->mutable_outputs()->Assign(step.outputs.begin(), step.outputs.end());
-      at->mutable_types()->Assign(step.types.begin(), step.types.end());
-      at->mutable_clears()->Assign(step.clears.begin(), step.clears.end());
-      at->mutable_donates()->Assign(step.donates.begin(), step.donates.end());
-      at->set_count(step.count);
-      at->mutable_lengths()->Assign(step.lengths.begin(), step.lengths.end());
-    }
+    to->set_sequence(in.bytes == nullptr ? EncodeSequence(*in.sequence) : *in.bytes);
   }
   void operator()(const DropExecutable& in) {
     out->mutable_drop()->set_executable(in.executable.value);
@@ -247,39 +227,10 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
   return out;
 }
 
-// The executor that will run a sequence checks that its numbers fit together.
-absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
+absl::StatusOr<Command> Take(v1::InstallSequence& in) {
   if (in.executable() == 0) return InvalidArgument("a sequence without an id");
-  auto out = std::make_shared<Sequence>();
-  out->name = in.name();
-  out->registers = in.registers();
-  out->outputs = in.outputs();
-  if (in.registers() > kMaxRegisters ||
-      (in.outputs() > 0 && static_cast<size_t>(in.outputs()) > kMaxOutputs))
-    return InvalidArgument("sequence {} has {} registers and {} outputs", in.name(), in.registers(),
-                           in.outputs());
-  for (const v1::InstallSequence::Type& type : in.types()) {
-    const auto dtype = DTypeFromNumber(type.dtype());
-    if (!dtype.has_value() || type.dims_size() > kMaxRank || type.memory_kind().size() > 256)
-      return InvalidArgument("sequence {} has an invalid type", in.name());
-    Sequence::Type to{*dtype, {{type.dims().begin(), type.dims().end()}}, type.memory_kind()};
-    FAIRWAY_RETURN_IF_ERROR(ByteSize(to.dtype, to.shard).status());
-    out->types.push_back(std::move(to));
-  }
-  for (const v1::Instruction& step : in.instructions()) {
-    if (step.op() < 0 || step.op() > static_cast<int32_t>(Instruction::Op::kClear))
-      return InvalidArgument("sequence {} has an instruction of kind {}", in.name(), step.op());
-    out->instructions.push_back({static_cast<Instruction::Op>(step.op()),
-                                 ExecutableId(step.executable()),
-                                 {step.inputs().begin(), step.inputs().end()},
-                                 {step.outputs().begin(), step.outputs().end()},
-                                 {step.types().begin(), step.types().end()},
-                                 {step.clears().begin(), step.clears().end()},
-                                 {step.donates().begin(), step.donates().end()},
-                                 step.count(),
-                                 {step.lengths().begin(), step.lengths().end()}});
-  }
-  return InstallSequence{ExecutableId(in.executable()), std::move(out)};
+  return InstallSequence{ExecutableId(in.executable()), nullptr,
+                         std::make_shared<const std::string>(std::move(*in.mutable_sequence()))};
 }
 
 absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
@@ -468,7 +419,7 @@ absl::StatusOr<Command> Dispatch(v1::Command& in) {
     case v1::Command::kInstall:
       return Take(*in.mutable_install());
     case v1::Command::kInstallSequence:
-      return Take(in.install_sequence());
+      return Take(*in.mutable_install_sequence());
     case v1::Command::kDrop:
       return DropExecutable{ExecutableId(in.drop().executable())};
     case v1::Command::kPrepareLaunch:

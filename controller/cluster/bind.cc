@@ -211,10 +211,6 @@ void Cluster::ProgramRuns::Forget(ExecutableId sequence) {
   }
   const size_t bytes = layout.record_bytes;
   if (Session* session = s.RestOf(layout.session)) session->program_records.Remove(bytes);
-  if (bytes >= kLargeBytes || s.executables.at(sequence).sequence->instructions.size() > 1000) {
-    s.actions->Discard(std::make_shared<const std::pair<ExecutableSpec, CodeLayout>>(
-        std::move(s.executables.at(sequence)), std::move(s.layouts.at(sequence))));
-  }
   s.launches.Undefine(sequence);
   retired.erase(sequence);
 }

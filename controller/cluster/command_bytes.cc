@@ -17,6 +17,8 @@ size_t TypeBytes(const Shape& shape, const std::string& memory_kind) {
   return 2 * kMessage + 2 * kNumber + memory_kind.size() + shape.dims.size() * kNumber;
 }
 
+}  // namespace
+
 size_t SequenceBytes(const Sequence& sequence) {
   size_t bytes = sequence.name.size();
   for (const Sequence::Type& type : sequence.types)
@@ -28,8 +30,6 @@ size_t SequenceBytes(const Sequence& sequence) {
   }
   return bytes;
 }
-
-}  // namespace
 
 size_t InstallBytes(const ExecutableSpec& spec) {
   if (spec.sequence != nullptr) return SequenceBytes(*spec.sequence);

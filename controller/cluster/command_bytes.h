@@ -10,6 +10,8 @@
 
 namespace fairway {
 
+// The most bytes of the sequence, encoded.
+size_t SequenceBytes(const Sequence& sequence);
 // About the bytes of the command that installs the code.
 size_t InstallBytes(const ExecutableSpec& spec);
 // The most bytes that any command which installs, prepares or launches the code has on a link, for

@@ -153,7 +153,7 @@ void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
                                 const std::vector<int32_t>& devices, Node& node) {
   auto [install, absent] = executor.installs.try_emplace(spec.id);
   if (absent && spec.sequence != nullptr) {
-    Send(executor, InstallSequence{spec.id, spec.sequence}, node.session);
+    Send(executor, InstallSequence{spec.id, spec.sequence, spec.code, spec.code_crc}, node.session);
   } else if (absent) {
     InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0, spec.code_crc};
     CodeLayout& layout = s.layouts.at(spec.id);

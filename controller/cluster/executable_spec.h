@@ -48,7 +48,8 @@ struct ExecutableSpec {
   std::shared_ptr<const std::string> code;
   std::string checksum;
   std::optional<uint32_t> code_crc = std::nullopt;  // as InstallExecutable::code_crc
-  // Set instead of code: a part of a program, whose steps run the executables listed next.
+  // Set: a part of a program, whose steps run the executables listed next. `code` is it, encoded
+  // (InstallSequence::bytes), or nullptr.
   std::shared_ptr<const Sequence> sequence;
   std::vector<ExecutableId> parts;
   int64_t max_steps = 1;      // launch ids that one launch takes

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/code_layout.h"
 #include "controller/cluster/executable_spec.h"
 
 namespace fairway {
@@ -20,6 +21,10 @@ class Cluster::Executables {
  public:
   // Makes code known by its id; a second definition of the same id is ignored.
   void Define(ExecutableSpec spec);
+  // The same, with the layout of that code (LayoutOf), which takes 0.1 us for each argument and
+  // result; any thread can make it from the seats of its devices.
+  void Define(ExecutableSpec spec, CodeLayout layout);
+  std::vector<DeviceSeat> SeatsOf(const std::vector<DeviceId>& devices) const;
   bool Has(ExecutableId id) const { return Find(id) != nullptr; }
   // nullptr: the id is unknown. Valid until the code is forgotten.
   const ExecutableSpec* Find(ExecutableId id) const;

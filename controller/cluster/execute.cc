@@ -102,7 +102,18 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
   return layout;
 }
 
-void Cluster::Executables::Define(ExecutableSpec spec) { state_->launches.Define(std::move(spec)); }
+void Cluster::Executables::Define(ExecutableSpec spec) {
+  CodeLayout layout = LayoutOf(spec, SeatsOf(spec.devices));
+  Define(std::move(spec), std::move(layout));
+}
+
+void Cluster::Executables::Define(ExecutableSpec spec, CodeLayout layout) {
+  state_->launches.Define(std::move(spec), std::move(layout));
+}
+
+std::vector<DeviceSeat> Cluster::Executables::SeatsOf(const std::vector<DeviceId>& devices) const {
+  return state_->launches.SeatsOf(devices);
+}
 
 const ExecutableSpec* Cluster::Executables::Find(ExecutableId id) const {
   const auto it = state_->executables.find(id);

@@ -72,21 +72,11 @@ struct Holdings {
 
 // Shard buffers made together by one producer, all on one island, with one reference count.
 struct Group {
+  // First what is looked at for each result of a launch, of which there may be 65,536: it lies in
+  // one cache line.
   GroupId id;
-  SessionId session;  // whose memory it is
-  IslandId island;
-  DType dtype = DType::kInvalid;
-  std::string memory_kind;
-  std::vector<Shape> shapes;  // one for all shards, or one per shard
-  SharedVector<Place> places;
-  bool own_places = false;           // they are not those of code: they count for this group
-  SharedVector<int32_t> replica_of;  // the first shard of the same tile; empty: no two are alike
-
+  NodeId producer;  // until it has ended; invariant: set if and only if the group is pending
   GroupState state = GroupState::kPending;
-  absl::Status error;  // kFailed
-  NodeId cause;        // kFailed: the node that failed first
-  NodeId producer;     // until it has ended; invariant: set if and only if the group is pending
-
   // Invariant: a group has a view, a reader, a producer, or somebody who waits for it.
   int handle_refs = 0;  // invariant: the views of client handles, programs and requests
   int readers = 0;      // invariant: the unfinished nodes that read the group
@@ -102,9 +92,20 @@ struct Group {
   // Its producer was launched, and all that wait for it know. Else the first `num_launched` of
   // `waiters` take it for launched: they are told in slices of the launch, and of its loss.
   bool launched = false;
+  bool own_places = false;  // `places` are not those of code: they count for this group
+  size_t num_deleted = 0;   // of `deleted`
   size_t num_launched = 0;
-  std::vector<bool> deleted;  // by shard; empty: none
-  size_t num_deleted = 0;
+
+  SessionId session;  // whose memory it is
+  IslandId island;
+  DType dtype = DType::kInvalid;
+  std::string memory_kind;
+  std::vector<Shape> shapes;  // one for all shards, or one per shard
+  SharedVector<Place> places;
+  SharedVector<int32_t> replica_of;     // the first shard of the same tile; empty: no two are alike
+  absl::Status error;                   // kFailed
+  NodeId cause;                         // kFailed: the node that failed first
+  std::vector<bool> deleted;            // by shard; empty: none
   std::map<int32_t, BytesRef> inlined;  // by shard: bytes that came with the end of its producer
   // nullptr: the bytes lie in `places`. Invariant: else it is not charged, declared or reserved,
   // and is deleted as its placed group is.
@@ -131,7 +132,7 @@ struct Group {
 
   const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
   bool settled() const { return state != GroupState::kPending; }
-  bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
+  bool all_deleted() const { return num_deleted > 0 && num_deleted == places.size(); }
   bool TakenForLaunched(size_t waiter) const { return launched || waiter < num_launched; }
   bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
 };

@@ -24,13 +24,14 @@ class IdTable {
 
   // nullptr: there is none.
   Record* Find(Id id) const {
-    Record*& found = found_[id.value % kFound];
-    if (found != nullptr && found->id == id) return found;
+    auto& [found_id, found] = found_[id.value % kFound];
+    if (found_id == id) return found;
     auto it = walks_ ? std::next(walk_) : map_.end();
     if (it == map_.end() || it->first != id) it = map_.find(id);
     walks_ = it != map_.end();
     if (!walks_) return nullptr;
     walk_ = it;
+    found_id = id;
     return found = it->second.get();
   }
   // Never nullptr: there must be one.
@@ -38,14 +39,14 @@ class IdTable {
   // There must be none of this id.
   Record& Insert(std::unique_ptr<Record> record) {
     Record& made = *record;
-    found_[made.id.value % kFound] = &made;
+    found_[made.id.value % kFound] = {made.id, &made};
     walks_ = false;
     map_.emplace_hint(map_.end(), made.id, std::move(record));
     return made;
   }
   // There must be one.
   std::unique_ptr<Record> Take(Id id) {
-    found_[id.value % kFound] = nullptr;
+    found_[id.value % kFound] = {};
     walks_ = false;
     // Often it is the oldest.
     const auto it = map_.begin()->first == id ? map_.begin() : map_.find(id);
@@ -63,8 +64,9 @@ class IdTable {
   static constexpr size_t kFound = 16384;
 
   Map map_;
-  // Invariant: each is nullptr or a record of map_.
-  mutable std::vector<Record*> found_ = std::vector<Record*>(kFound);
+  // Invariant: each has no id, or is that of a record of map_. The id stands here, so that a
+  // look-up does not touch a record that it does not want.
+  mutable std::vector<std::pair<Id, Record*>> found_ = std::vector<std::pair<Id, Record*>>(kFound);
   // Where the last record that `found_` did not have is. Valid while `walks_`: until map_ changes.
   mutable typename Map::const_iterator walk_;
   mutable bool walks_ = false;

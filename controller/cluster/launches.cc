@@ -17,24 +17,36 @@ namespace {
 // Of those that wait for a launch, so many are told at once, and the others in slices. Few, because
 // an island launches many at once.
 constexpr uint64_t kToldAtOnce = 16, kToldInSlice = 64;
+// Code of so many values and instructions is destroyed by another thread.
+constexpr size_t kDiscarded = 1000;
 }  // namespace
 
-void Cluster::Launches::Define(ExecutableSpec spec) {
-  if (s.executables.contains(spec.id)) return;
+void Cluster::Launches::Define(ExecutableSpec spec, CodeLayout layout) {
+  const ExecutableId id = spec.id;
+  if (s.executables.contains(id)) return;
+  s.layouts.emplace(id, std::move(layout));
+  s.executables.emplace(id, std::move(spec));
+}
+
+std::vector<DeviceSeat> Cluster::Launches::SeatsOf(const std::vector<DeviceId>& devices) const {
   std::vector<DeviceSeat> seats;
-  for (const DeviceId device : spec.devices) {
+  for (const DeviceId device : devices) {
     const Executor& executor = *s.ExecutorOf(device);
     seats.push_back(
         {executor.id, static_cast<int32_t>(device.value - executor.first_device.value)});
   }
-  const ExecutableId id = spec.id;
-  s.layouts.emplace(id, LayoutOf(spec, seats));
-  s.executables.emplace(id, std::move(spec));
+  return seats;
 }
 
 void Cluster::Launches::Undefine(ExecutableId id) {
-  s.executables.erase(id);
-  s.layouts.erase(id);
+  const auto code = s.executables.extract(id);
+  const auto layout = s.layouts.extract(id);
+  if (code.empty()) return;
+  const ExecutableSpec& spec = code.mapped();
+  const size_t instructions = spec.sequence == nullptr ? 0 : spec.sequence->instructions.size();
+  if (spec.parameters.size() + spec.outputs.size() + instructions < kDiscarded) return;
+  s.actions->Discard(std::make_shared<const std::pair<ExecutableSpec, CodeLayout>>(
+      std::move(code.mapped()), std::move(layout.mapped())));
 }
 
 absl::Status Cluster::Launches::CheckSendable(const ExecutableSpec& spec) const {
@@ -133,7 +145,7 @@ void Cluster::Launches::MaybeArrived(Node& node) {
 void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   if (node.state != NodeState::kPrepared && !Planted(Bug::kLaunchTwice)) return;
   if (node.state == NodeState::kPrepared) s.nodes.Move(node, NodeState::kLaunched);
-  s.Charge((node.inputs.size() + node.outputs.size()) / kLaunchedPerUnit);
+  s.Charge(node.inputs.size() / kLaunchedPerUnit);
   node.launch_id = launch_id;
   Launch command;
   command.node = node.id;

@@ -32,9 +32,10 @@ class Cluster::Launches {
  public:
   explicit Launches(State& state) : s(state) {}
 
-  // Makes code known. Does nothing if its id is known already.
-  void Define(ExecutableSpec spec);
+  // Makes code known, with its layout (LayoutOf). Does nothing if its id is known already.
+  void Define(ExecutableSpec spec, CodeLayout layout);
   void Undefine(ExecutableId id);
+  std::vector<DeviceSeat> SeatsOf(const std::vector<DeviceId>& devices) const;
   // RESOURCE_EXHAUSTED: a launch of it needs a command that is too long for an executor.
   absl::Status CheckSendable(const ExecutableSpec& spec) const;
   // Makes some more of a launch. Returns whether it is done: its node is enqueued, or has failed.

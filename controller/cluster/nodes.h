@@ -99,6 +99,7 @@ class Cluster::Nodes {
   // A receive that has memory and reads one of the outputs, from the step's on; or nullptr.
   Node* NextReceive(TakingBack::Step& step, const Node& node);
   // A receive gives its memory back, or has ended.
+  void ReserveOutputs(const Node& node);
   void StopReceiving(const Node& node);
   // The first failure among its participants, or OK.
   static absl::Status ResultOf(const Node& node);

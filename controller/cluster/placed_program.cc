@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/crc32c.h"
+#include "controller/cluster/command_bytes.h"
 #include "controller/cluster/program_records.h"
 #include "controller/cluster/virtual_device.h"
 #include "core/box.h"
@@ -38,8 +40,12 @@ ValueBytes BytesOf(const ArraySpec& type) {
 
 class Placing {
  public:
-  Placing(ProgramSource source, const SharedVector<VirtualDevice>& devices)
-      : source_(std::move(source)), devices_(devices), out_(std::make_shared<PlacedProgram>()) {}
+  Placing(ProgramSource source, const SharedVector<VirtualDevice>& devices,
+          std::string (*encode)(const Sequence&))
+      : source_(std::move(source)),
+        devices_(devices),
+        encode_(encode),
+        out_(std::make_shared<PlacedProgram>()) {}
 
   absl::StatusOr<std::shared_ptr<PlacedProgram>> Do() {
     for (const std::vector<int32_t>& slice : source_.slices)
@@ -126,7 +132,11 @@ class Placing {
       seats.push_back({device.executor, device.local_ordinal});
       spec.island = device.island_id;
     }
-    part.bytes = kSequence;
+    if (encode_ != nullptr) {
+      spec.code = std::make_shared<const std::string>(encode_(*run.sequence));
+      spec.code_crc = Crc32c(*spec.code);
+    }
+    part.bytes = kSequence + SequenceBytes(*run.sequence);
     spec.parameters.reserve(run.inputs.size());
     for (const int32_t value : run.inputs) {
       FAIRWAY_ASSIGN_OR_RETURN(const ValueType* type, TypeOf(value));
@@ -169,6 +179,7 @@ class Placing {
 
   ProgramSource source_;
   const SharedVector<VirtualDevice>& devices_;
+  std::string (*const encode_)(const Sequence&);
   std::shared_ptr<PlacedProgram> out_;
   std::vector<std::optional<ValueType>> value_types_;  // by type
 };
@@ -183,7 +194,7 @@ size_t PlacedBytes(const ProgramSource& source) {
   for (const ProgramPlan::Step& step : plan.steps) {
     const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
     if (run == nullptr) continue;
-    bytes += kSequence;
+    bytes += kSequence + SequenceBytes(*run->sequence);
     for (const int32_t value : run->inputs) bytes += of_type[plan.values[value]].input;
     for (const int32_t value : run->outputs) bytes += of_type[plan.values[value]].output;
   }
@@ -196,8 +207,9 @@ size_t PlacedBytes(const ProgramSource& source) {
 }
 
 absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
-    ProgramSource source, const SharedVector<VirtualDevice>& devices) {
-  return Placing(std::move(source), devices).Do();
+    ProgramSource source, const SharedVector<VirtualDevice>& devices,
+    std::string (*encode)(const Sequence&)) {
+  return Placing(std::move(source), devices, encode).Do();
 }
 
 ExecutableSignature SignatureOf(const PlacedProgram& program) {

@@ -23,8 +23,10 @@ size_t PlacedBytes(const ProgramSource& source);
 // once. INVALID_ARGUMENT: a device does not exist, or those of a slice are of several islands.
 // RESOURCE_EXHAUSTED: there is no host memory for its constants, or it has more arguments and
 // results than one call may have (kMaxCallValues).
+// `encode`: as EncodeSequence in wire/; nullptr: its sequences are encoded when they are sent.
 absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
-    ProgramSource source, const SharedVector<VirtualDevice>& devices);
+    ProgramSource source, const SharedVector<VirtualDevice>& devices,
+    std::string (*encode)(const Sequence&) = nullptr);
 
 // The program's arguments and results.
 ExecutableSignature SignatureOf(const PlacedProgram& program);

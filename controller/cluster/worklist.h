@@ -43,8 +43,10 @@ inline constexpr uint64_t kSliceUnits = 125;
 // such a launch goes.
 inline constexpr size_t kLargePieces = 32;
 inline constexpr size_t kLargeValues = 256;
-// To prepare a launch takes a unit for so many of them, and for so many of their shards in one
-// command; to launch it, one for so many.
+// To prepare a launch takes a unit for so many of its results; then, as its commands are made, one
+// for so many arguments and results, and for so many of their shards; to launch it, one for so many
+// arguments.
+inline constexpr size_t kReservedPerUnit = 64;
 inline constexpr size_t kValuesPerUnit = 8;
 inline constexpr size_t kLaunchShardsPerUnit = 32;
 inline constexpr size_t kLaunchedPerUnit = 32;

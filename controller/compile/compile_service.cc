@@ -25,6 +25,9 @@ std::string Digest(std::string_view bytes) {
   return std::string(reinterpret_cast<const char*>(digest), size);
 }
 
+// With more arguments and results, another thread describes a placement of the code.
+constexpr int kValuesInLoop = 1000;
+
 // Options that do not depend on the placement: devices 0..n-1, none for portable code.
 v1::CompileOptions Normalized(v1::CompileOptions options) {
   options.clear_devices();
@@ -108,6 +111,7 @@ struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   SessionId session;  // the first that wanted it
   std::string platform;
   bool ready = false;
+  int being_defined = 0;  // placements that another thread describes
   uint64_t last_use = 0;
   int64_t bytes = 0;
   MemoryCharge charge;  // of its code, to whom pays for it
@@ -145,11 +149,12 @@ absl::Status CheckRuns(const VirtualDevice& device, bool native) {
 }
 
 CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes,
-                               std::shared_ptr<MemoryBudget> memory)
+                               std::shared_ptr<MemoryBudget> memory, OffLoop off_loop)
     : cluster_(cluster),
       backend_(backend),
       cache_bytes_(cache_bytes),
       memory_(std::make_shared<MemoryBudget>(kCodeBytes, std::move(memory))),
+      off_loop_(std::move(off_loop)),
       alive_(std::make_shared<bool>(true)) {}
 
 CompileService::~CompileService() { *alive_ = false; }
@@ -300,7 +305,7 @@ bool CompileService::Trim(const std::function<bool()>& enough) {
     const Entry& entry = *it->second;
     const bool used = std::any_of(entry.placed.begin(), entry.placed.end(),
                                   [&](const auto& place) { return in_use.contains(place.second); });
-    if (entry.ready && !used) unused.emplace(entry.last_use, it);
+    if (entry.ready && !used && entry.being_defined == 0) unused.emplace(entry.last_use, it);
   }
   for (const auto& [age, it] : unused) {
     for (const auto& [devices, id] : it->second->placed) {
@@ -362,8 +367,15 @@ void CompileService::Answer(Entry& entry, const KnownProgram& program,
       return CompileFor(program, own, std::move(waiter));
     }
   }
-  const absl::StatusOr<ExecutableId> id =
-      Define(entry, waiter.target.island, waiter.target.devices);
+  const v1::ExecutableMetadata& metadata = *entry.metadata;
+  const int values = metadata.parameters_size() + metadata.outputs_size();
+  if (values > kValuesInLoop && off_loop_ != nullptr && !Defined(entry, waiter.target.devices))
+    return DefineElsewhere(entry, std::move(waiter));
+  Tell(entry, waiter, DefineHere(entry, waiter.target.island, waiter.target.devices));
+}
+
+void CompileService::Tell(Entry& entry, const Waiter& waiter,
+                          const absl::StatusOr<ExecutableId>& id) {
   if (!id.ok()) return waiter.done(id.status());
   std::weak_ptr<const void>& held = held_[*id];
   std::shared_ptr<const void> hold = held.lock();
@@ -377,37 +389,94 @@ std::vector<int32_t> CompileService::Ordinals(const std::vector<DeviceId>& devic
   return out;
 }
 
-absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId island,
-                                                    const std::vector<DeviceId>& devices) {
-  const int count = static_cast<int>(devices.size());
-  if (count != std::max(1, entry.metadata->num_devices()))
+absl::Status CompileService::CheckMetadata(const v1::ExecutableMetadata& metadata, size_t devices) {
+  if (devices != static_cast<size_t>(std::max(1, metadata.num_devices())))
     return InvalidArgument("a program compiled for {} devices cannot run on {}",
-                           entry.metadata->num_devices(), count);
-  FAIRWAY_RETURN_IF_ERROR(CheckCallValues(entry.metadata->name(),
-                                          static_cast<size_t>(entry.metadata->parameters_size()),
-                                          static_cast<size_t>(entry.metadata->outputs_size())));
-  FAIRWAY_RETURN_IF_ERROR(CheckSizes(entry.metadata->memory()));
-  ExecutableId& id = entry.placed[devices];
-  if (id && cluster_->executables().Has(id)) return id;
+                           metadata.num_devices(), devices);
+  FAIRWAY_RETURN_IF_ERROR(CheckCallValues(metadata.name(),
+                                          static_cast<size_t>(metadata.parameters_size()),
+                                          static_cast<size_t>(metadata.outputs_size())));
+  return CheckSizes(metadata.memory());
+}
+
+absl::StatusOr<ExecutableSpec> CompileService::SpecOf(const v1::ExecutableMetadata& metadata,
+                                                      IslandId island,
+                                                      const std::vector<DeviceId>& devices) {
+  const int count = static_cast<int>(devices.size());
   ExecutableSpec spec;
-  spec.name = entry.metadata->name();
+  spec.name = metadata.name();
   spec.island = island;
   spec.devices = devices;
-  for (const v1::ValueSpec& value : entry.metadata->parameters()) {
+  spec.parameters.reserve(static_cast<size_t>(metadata.parameters_size()));
+  for (const v1::ValueSpec& value : metadata.parameters()) {
     FAIRWAY_ASSIGN_OR_RETURN(spec.parameters.emplace_back(), ValueTypeOf(value, count));
   }
-  for (const v1::ValueSpec& value : entry.metadata->outputs()) {
+  spec.outputs.reserve(static_cast<size_t>(metadata.outputs_size()));
+  for (const v1::ValueSpec& value : metadata.outputs()) {
     FAIRWAY_ASSIGN_OR_RETURN(spec.outputs.emplace_back(), ValueTypeOf(value, count));
   }
-  spec.temp_bytes = entry.metadata->memory().temp();
+  spec.temp_bytes = metadata.memory().temp();
+  return spec;
+}
+
+ExecutableId CompileService::Defined(const Entry& entry,
+                                     const std::vector<DeviceId>& devices) const {
+  const auto placed = entry.placed.find(devices);
+  if (placed == entry.placed.end() || !cluster_->executables().Has(placed->second)) return {};
+  return placed->second;
+}
+
+ExecutableId CompileService::Define(Entry& entry, ExecutableSpec spec, CodeLayout layout) {
+  ExecutableId& id = entry.placed[spec.devices];
+  if (!id) id = ExecutableId(next_id_++);
+  spec.id = id;
   spec.code = entry.code;
   spec.code_crc = entry.crc;
   spec.checksum = entry.checksum;
-  if (!id) id = ExecutableId(next_id_++);
-  spec.id = id;
-  cluster_->executables().Define(std::move(spec));
+  cluster_->executables().Define(std::move(spec), std::move(layout));
   entry_of_[id] = entry.shared_from_this();
   return id;
+}
+
+absl::StatusOr<ExecutableId> CompileService::DefineHere(Entry& entry, IslandId island,
+                                                        const std::vector<DeviceId>& devices) {
+  FAIRWAY_RETURN_IF_ERROR(CheckMetadata(*entry.metadata, devices.size()));
+  if (const ExecutableId id = Defined(entry, devices)) return id;
+  FAIRWAY_ASSIGN_OR_RETURN(ExecutableSpec spec, SpecOf(*entry.metadata, island, devices));
+  CodeLayout layout = LayoutOf(spec, cluster_->executables().SeatsOf(devices));
+  return Define(entry, std::move(spec), std::move(layout));
+}
+
+void CompileService::DefineElsewhere(Entry& entry, Waiter waiter) {
+  const Target& target = waiter.target;
+  if (const absl::Status fits = CheckMetadata(*entry.metadata, target.devices.size()); !fits.ok())
+    return waiter.done(fits);
+  using Made = absl::StatusOr<std::pair<ExecutableSpec, CodeLayout>>;
+  const auto made = std::make_shared<Made>();
+  auto work = [made, metadata = entry.metadata, island = target.island, devices = target.devices,
+               seats = cluster_->executables().SeatsOf(target.devices)] {
+    absl::StatusOr<ExecutableSpec> spec = SpecOf(*metadata, island, devices);
+    if (!spec.ok()) {
+      *made = spec.status();
+      return;
+    }
+    CodeLayout layout = LayoutOf(*spec, seats);
+    *made = std::pair(*std::move(spec), std::move(layout));
+  };
+  ++entry.being_defined;
+  off_loop_(
+      target.session, std::move(work),
+      [this, alive = alive_, made, entry = entry.shared_from_this(), waiter = std::move(waiter)] {
+        if (!*alive) return;
+        --entry->being_defined;
+        // The island may have been forgotten meanwhile, or another placement the same.
+        if (const auto there = PlatformOf(waiter.target.island); !there.ok())
+          return waiter.done(there.status());
+        if (!made->ok()) return waiter.done(made->status());
+        ExecutableId id = Defined(*entry, waiter.target.devices);
+        if (!id) id = Define(*entry, std::move((*made)->first), std::move((*made)->second));
+        Tell(*entry, waiter, id);
+      });
 }
 
 absl::StatusOr<ExecutableId> CompileService::Place(ExecutableId id, IslandId island,
@@ -421,7 +490,7 @@ absl::StatusOr<ExecutableId> CompileService::Place(ExecutableId id, IslandId isl
                  "code compiled for {} cannot run on an island of {}: compile it for a device of "
                  "that island",
                  it->second->platform, platform);
-  return Define(*it->second, island, devices);
+  return DefineHere(*it->second, island, devices);
 }
 
 }  // namespace fairway

@@ -16,6 +16,8 @@
 #include "base/memory_budget.h"
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/code_layout.h"
+#include "controller/cluster/executable_spec.h"
 #include "controller/cluster/virtual_device.h"
 #include "fairway/v1/executable.pb.h"
 
@@ -89,12 +91,16 @@ class CompileService {
   // compiled for it, until nobody has a handle for the code and it is given up; others may use it.
   // Code that would take more than its session's share (MemoryBudget) is not kept: whoever asked
   // for it gets RESOURCE_EXHAUSTED, unless one of them has room to pay. Unused code goes first.
+  // `off_loop` runs `work`, which is `session`'s, on another thread, then `then` in the loop: for
+  // programs of many arguments and results. nullptr: the loop does it.
+  using OffLoop = std::function<void(SessionId session, std::function<void()> work,
+                                     std::function<void()> then)>;
   CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes = kCacheBytes,
-                 std::shared_ptr<MemoryBudget> memory = nullptr);
+                 std::shared_ptr<MemoryBudget> memory = nullptr, OffLoop off_loop = nullptr);
   ~CompileService();
 
-  // `options.devices` is ignored. The target of portable code is the one device meant. `done` runs
-  // in this call when the answer is cached.
+  // `options.devices` is ignored. The target of portable code is the one device meant. `done` may
+  // run in this call.
   void Compile(KnownProgram program, v1::CompileOptions options, Target target, Done done);
 
   // The code of `id` for other devices of an island of the same platform, defined in the cluster;
@@ -130,8 +136,20 @@ class CompileService {
   void Answer(Entry& entry, const KnownProgram& program, const v1::CompileOptions& options,
               Waiter waiter);
   std::vector<int32_t> Ordinals(const std::vector<DeviceId>& devices) const;
-  absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
-                                      const std::vector<DeviceId>& devices);
+  // The code's description for these devices, without an id. It has `entry` checked.
+  static absl::Status CheckMetadata(const v1::ExecutableMetadata& metadata, size_t devices);
+  static absl::StatusOr<ExecutableSpec> SpecOf(const v1::ExecutableMetadata& metadata,
+                                               IslandId island,
+                                               const std::vector<DeviceId>& devices);
+  // Returns the id of the code that is defined for these devices; 0: it is not.
+  ExecutableId Defined(const Entry& entry, const std::vector<DeviceId>& devices) const;
+  ExecutableId Define(Entry& entry, ExecutableSpec spec, CodeLayout layout);
+  absl::StatusOr<ExecutableId> DefineHere(Entry& entry, IslandId island,
+                                          const std::vector<DeviceId>& devices);
+  // The same; another thread makes the description and the layout.
+  void DefineElsewhere(Entry& entry, Waiter waiter);
+  // The waiter's answer.
+  void Tell(Entry& entry, const Waiter& waiter, const absl::StatusOr<ExecutableId>& id);
   // Asks a worker of `island` to compile what entries_[key] is for.
   void Ask(IslandId island, const std::string& key, const KnownProgram& program,
            const v1::CompileOptions& options);
@@ -165,6 +183,7 @@ class CompileService {
   std::map<ExecutableId, std::weak_ptr<const void>> held_;
   const std::shared_ptr<MemoryBudget> memory_;  // of all code
   std::map<SessionId, std::weak_ptr<MemoryBudget>> shares_;
+  const OffLoop off_loop_;
   std::shared_ptr<bool> alive_;  // false once the service has ended, for answers that come later
   int64_t bytes_ = 0;
   uint64_t next_id_ = 1;

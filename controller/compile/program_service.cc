@@ -13,6 +13,7 @@
 #include "controller/cluster/programs.h"
 #include "controller/cluster/sessions.h"
 #include "wire/program_codec.h"
+#include "wire/sequence_codec.h"
 
 namespace fairway {
 namespace {
@@ -220,7 +221,8 @@ absl::Status ProgramService::Work::Lower(Work& work) {
 }
 
 absl::Status ProgramService::Work::Place(Work& work) {
-  FAIRWAY_ASSIGN_OR_RETURN(work.placed, PlaceProgram(std::move(work.source), work.all));
+  FAIRWAY_ASSIGN_OR_RETURN(work.placed,
+                           PlaceProgram(std::move(work.source), work.all, EncodeSequence));
   if (work.request.describe != nullptr) work.request.describe(SignatureOf(*work.placed));
   return absl::OkStatus();
 }

@@ -63,8 +63,16 @@ ControllerShell::ControllerShell(EventLoop& loop, ControllerOptions options)
       alive_(std::make_shared<bool>(true)),
       host_(HostName()),
       cluster_(std::make_unique<Cluster>(options_.cluster, this)),
-      compiler_(std::make_unique<CompileService>(cluster_.get(), this, CompileService::kCacheBytes,
-                                                 options_.cluster.memory)) {}
+      compiler_(std::make_unique<CompileService>(
+          cluster_.get(), this, CompileService::kCacheBytes, options_.cluster.memory,
+          [this](SessionId session, std::function<void()> work, std::function<void()> then) {
+            packing_.Run(
+                [&loop = loop_, work = std::move(work), then = std::move(then)]() mutable {
+                  work();
+                  loop.Post("code described", std::move(then));
+                },
+                session.value);
+          })) {}
 
 ControllerShell::~ControllerShell() { *alive_ = false; }
 

@@ -134,6 +134,7 @@ class Coverage {
                                          "gang of the hog",
                                          "launch beside gangs of other devices",
                                          "launch made ready in parts",
+                                         "install of a sequence",
                                          "bitcast",
                                          "argument as result",
                                          "array without bytes",

@@ -2,7 +2,10 @@
 #include "tests/sim/gang_watch.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+
+#include "wire/sequence_codec.h"
 
 namespace fairway::sim {
 
@@ -11,7 +14,8 @@ void GangWatch::OnCommand(const Command& command) {
     if (!code->members.empty()) shared_.insert(code->executable);
   } else if (const auto* code = std::get_if<InstallSequence>(&command)) {
     sequences_.insert(code->executable);
-    const auto& steps = code->sequence->instructions;
+    const std::shared_ptr<const Sequence> sequence = *DecodeSequence(*code->bytes);
+    const auto& steps = sequence->instructions;
     if (std::any_of(steps.begin(), steps.end(), [&](const Instruction& step) {
           return step.op == Instruction::Op::kRun && shared_.contains(step.executable);
         }))

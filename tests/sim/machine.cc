@@ -5,6 +5,7 @@
 
 #include "tests/sim/controller.h"
 #include "tests/sim/world.h"
+#include "wire/sequence_codec.h"
 
 namespace fairway::sim {
 namespace {
@@ -181,6 +182,13 @@ void Machine::Load(const InstallExecutable& install) {
 void Machine::Unload(ExecutableId executable) {
   if (loaded_.erase(executable) == 0)
     world_.Broken("code", "{}: code {} is dropped that is not there", worker_, executable);
+}
+
+void Machine::LoadSequence(const InstallSequence& install) {
+  After(world_.random.Between(1, world_.config.duration), [this, install] {
+    world_.Count("install of a sequence");
+    core_->SequenceLoaded(install.executable, SequenceCode::Make(*DecodeSequence(*install.bytes)));
+  });
 }
 
 // ---- launches

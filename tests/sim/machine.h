@@ -114,8 +114,7 @@ class Machine final : public ExecutorActions, public FarSide {
   // The gang of this run has ended here.
   void EndRun(const std::shared_ptr<Run>& run);
 
-  // What is left; empty: nothing.
-  std::string Leftovers() const;
+  std::string Leftovers() const;  // what is left; empty: nothing
   // The oldest node that was launched on a device and has not ended.
   std::optional<NodeId> Running(int32_t ordinal) const;
   void CheckTotals();
@@ -125,6 +124,7 @@ class Machine final : public ExecutorActions, public FarSide {
   // ExecutorActions
   void Load(const InstallExecutable& install) override;
   void Unload(ExecutableId executable) override;
+  void LoadSequence(const InstallSequence& install) override;
   size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;

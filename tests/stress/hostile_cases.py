@@ -159,6 +159,20 @@ def wide_nodes(at):
     return f"{program.ByteSize()} bytes: " + outcome(bind(session, 1, program, [[0]]))
 
 
+@case("calls a program of 60,000 results again and again", r"bound: done; [1-9]\d* calls; the last: done, released: done",
+      same_island=True)
+def wide_calls(at):
+    session = RawNative(at["address"])
+    bound = bind(session, CODE, written_out(1, 60000, True), [[0]])
+    session.put(1, data=bytes(32), dims=[8])
+    calls, end = 0, time.time() + at["seconds"]
+    while calls == 0 or time.time() < end:
+        calls += 1
+        called = session.call("call", executable=CODE, arguments=[1], results=numbers(60000))
+        released = session.call("release", arrays=numbers(60000))
+    return f"bound: {outcome(bound)}; {calls} calls; the last: {outcome(called)}, released: {outcome(released)}"
+
+
 @case("binds programs of 60,000 results and keeps them", r"[1-9]\d* bound, then error 8: .*; one released: done")
 def kept_programs(at):
     session = RawNative(at["address"])

@@ -29,22 +29,30 @@ void ExecutorCore::On(InstallExecutable command) {
 }
 
 void ExecutorCore::On(InstallSequence command) {
-  absl::Status fits = CheckSequence(*command.sequence);
-  const auto& instructions = command.sequence->instructions;
-  if (std::any_of(instructions.begin(), instructions.end(), [this](const Instruction& in) {
-        return in.op == Instruction::Op::kRun && shared_.contains(in.executable);
-      }))
-    shared_.insert(command.executable);
-  work_.Charge(instructions.size() / 16);
-  if (fits.ok())
-    sequences_[command.executable] = std::make_shared<SequenceCode>(std::move(command.sequence));
-  InstallDone(command.executable, std::move(fits));
+  wanted_.insert(command.executable);
+  if (command.sequence == nullptr) return actions_->LoadSequence(command);
+  SequenceLoaded(command.executable, SequenceCode::Make(std::move(command.sequence)));
+}
+
+void ExecutorCore::SequenceLoaded(ExecutableId sequence,
+                                  absl::StatusOr<std::shared_ptr<const SequenceCode>> code) {
+  // It may have been dropped, and installed again, in the meantime. Each InstallSequence is
+  // answered, and those of one id have the same bytes.
+  if (code.ok() && wanted_.contains(sequence)) {
+    work_.Charge((*code)->runs.size() / 16);
+    if (std::ranges::any_of((*code)->runs,
+                            [this](ExecutableId step) { return shared_.contains(step); }))
+      shared_.insert(sequence);
+    sequences_[sequence] = *code;
+  }
+  InstallDone(sequence, code.status());
 }
 
 void ExecutorCore::On(DropExecutable command) {
   follows_.erase(command.executable);
   shared_.erase(command.executable);
-  if (sequences_.erase(command.executable) == 0) actions_->Unload(command.executable);
+  if (wanted_.erase(command.executable) == 0) return actions_->Unload(command.executable);
+  sequences_.erase(command.executable);
 }
 
 const SequenceCode* ExecutorCore::SequenceOf(const Node& node) const {
@@ -274,6 +282,7 @@ void ExecutorCore::Reset() {
   work_.BeginTurn();
   turn_wanted_ = commands_next_ = false;
   sequences_.clear();
+  wanted_.clear();
   follows_.clear();
   shared_.clear();
   lines_.Clear();

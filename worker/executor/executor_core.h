@@ -53,6 +53,9 @@ class ExecutorCore {
   // `follows`: a launch of this code on several devices may start before its inputs are computed,
   // if earlier launches of such code on the same devices compute them.
   void InstallDone(ExecutableId executable, absl::Status status, bool follows = false);
+  // INVALID_ARGUMENT: it does not fit together.
+  void SequenceLoaded(ExecutableId sequence,
+                      absl::StatusOr<std::shared_ptr<const SequenceCode>> code);
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
@@ -81,7 +84,8 @@ class ExecutorCore {
   // inputs or their turn, and those whose command waits in the inbox.
   size_t num_launched() const;
   // Counts units of work, about a microsecond each. One unit: a command, an instruction, a waiter
-  // that is woken, four shards that are touched. Eight units: a launch or a receive that starts.
+  // that is woken, an output that is shared, four shards that are touched. Eight units: a launch or
+  // a receive that starts.
   const WorkMeter& work() const { return work_; }
 
   // For tests and the end-of-test accounting.
@@ -103,7 +107,7 @@ class ExecutorCore {
   // Steps of one sequence that are started and not ended, at most. The memory that lowering
   // reserves for a sequence relies on this bound (graph/lowering.h).
   static constexpr size_t kStepsAtWork = kSequenceWindow;
-  static constexpr uint64_t kTurnUnits = 1000;
+  static constexpr uint64_t kTurnUnits = 600;      // with cold caches a unit takes up to 5 us
   static constexpr size_t kReportBytes = 8 << 20;  // approximate; one end alone may have more
   static constexpr size_t kReportEnds = 4000;      // the controller handles a report in one go
   static constexpr size_t kShardsAtOnce = 1024;
@@ -231,6 +235,7 @@ class ExecutorCore {
   const int max_gangs_;
   const size_t shards_at_once_;
   std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
+  std::set<ExecutableId> wanted_;   // sequences that were installed and not dropped
   std::set<ExecutableId> follows_;  // code that InstallDone called `follows`
   // code and sequences that other executors run together with this one
   std::set<ExecutableId> shared_;

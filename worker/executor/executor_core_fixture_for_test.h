@@ -23,6 +23,9 @@ class Recorder : public ExecutorActions {
  public:
   void Load(const InstallExecutable& install) override { Add("load x{}", install.executable); }
   void Unload(ExecutableId executable) override { Add("unload x{}", executable); }
+  void LoadSequence(const InstallSequence& install) override {
+    Add("load sequence x{}", install.executable);
+  }
   // As the session does: so many at once.
   size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override {
     const size_t all = (node.inputs.empty() ? 0 : node.inputs[0].size()) + node.outputs.size();

@@ -21,6 +21,27 @@ TEST_F(ExecutorCoreTest, AGangThatIsAbandonedBeforeItsTurnDoesNotBegin) {
   EXPECT_EQ(Text(core.TakeReport()), "through 3 also [] failed 3: DATA_LOSS: gone");
 }
 
+// One of many instructions takes long to decode and to check.
+TEST_F(ExecutorCoreTest, ASequenceThatCameAsBytesIsLoadedElsewhere) {
+  const auto bytes = std::make_shared<const std::string>("x");
+  for (const uint64_t id : {1, 2, 3})
+    core.OnCommand(InstallSequence{ExecutableId(id), nullptr, bytes});
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("load sequence x1", "load sequence x2", "load sequence x3"));
+  core.OnCommand(DropExecutable{ExecutableId(1)});
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  EXPECT_EQ(Reported(), "through 0 also []");
+  const auto code = SequenceCode::Make(std::make_shared<const Sequence>());
+  core.SequenceLoaded(ExecutableId(1), code);  // each is answered, also if nobody wants it any more
+  core.SequenceLoaded(ExecutableId(2), absl::InvalidArgumentError("no sequence"));
+  core.SequenceLoaded(ExecutableId(3), code);
+  EXPECT_EQ(Reported(), "through 0 also [] x1: OK x2: INVALID_ARGUMENT: no sequence x3: OK");
+  Prepare(1, 1, {}, {}, 3);
+  Launch(1, 1);
+  EXPECT_THAT(actions.Take(), IsEmpty());  // it has no steps
+  EXPECT_EQ(Reported(), "through 1 also []");
+}
+
 TEST_F(ExecutorCoreTest, ALaunchRunsOnCommandAndIsReportedWhenItEnds) {
   Have(1, 1);
   Prepare(2, 2, {1}, {2});

@@ -8,6 +8,7 @@
 #include <absl/container/inlined_vector.h>
 #include <spdlog/spdlog.h>
 
+#include "wire/sequence_codec.h"
 #include "worker/compiler/checksum.h"
 
 namespace fairway {
@@ -123,6 +124,27 @@ void ExecutorSession::Load(const InstallExecutable& install) {
     loaded(exchange == nullptr ? runtime->Load(*code, devices)
                                : runtime->LoadShare(*code, devices, std::move(exchange)));
   });
+}
+
+void ExecutorSession::LoadSequence(const InstallSequence& install) {
+  using Loaded = absl::StatusOr<std::shared_ptr<const SequenceCode>>;
+  auto loaded = Poster("sequence loaded", [this, id = install.executable](Loaded code) {
+    if (!ended_) core_.SequenceLoaded(id, std::move(code));
+  });
+  // Those threads also destroy it: it may have hundreds of thousands of instructions.
+  context_.blocking->Run(
+      [pool = context_.blocking, bytes = install.bytes, loaded = std::move(loaded)]() mutable {
+        const auto load = [&]() -> Loaded {
+          FAIRWAY_ASSIGN_OR_RETURN(auto sequence, DecodeSequence(*bytes));
+          FAIRWAY_ASSIGN_OR_RETURN(auto code, SequenceCode::Make(std::move(sequence)));
+          const SequenceCode* const whole = code.get();
+          return std::shared_ptr<const SequenceCode>(
+              whole, [pool, code = std::move(code)](const SequenceCode*) mutable {
+                pool->Run([code = std::move(code)]() mutable { code = nullptr; });
+              });
+        };
+        loaded(load());
+      });
 }
 
 void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(executable); }

@@ -159,6 +159,7 @@ class ExecutorSession final : public ExecutorActions {
   // The methods of ExecutorActions.
   void Load(const InstallExecutable& install) override;
   void Unload(ExecutableId executable) override;
+  void LoadSequence(const InstallSequence& install) override;
   size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;

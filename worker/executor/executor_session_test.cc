@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "async/run_until.h"
+#include "wire/sequence_codec.h"
 #include "worker/compiler/checksum.h"
 #include "worker/executor/runtime/fake/fake_runtime.h"
 
@@ -300,7 +301,12 @@ TEST_F(ExecutorSessionTest, WhatIsSeveralShardsIsNotDonatedWithOneOfThem) {
   output.op = Instruction::Op::kOutput;
   output.inputs = output.outputs = {0};
   sequence->instructions = {output};
-  Command(InstallSequence{ExecutableId(7), sequence});
+  Command(InstallSequence{ExecutableId(6), nullptr, std::make_shared<const std::string>("?")});
+  Command(InstallSequence{ExecutableId(7), nullptr,
+                          std::make_shared<const std::string>(EncodeSequence(*sequence))});
+  ASSERT_TRUE(Until([&] { return installed_.size() == 2; }));
+  EXPECT_EQ(installed_[ExecutableId(6)].code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(installed_[ExecutableId(7)].ok());
   FakeProgram taking;
   taking.op = "identity";
   taking.inputs = taking.outputs = {Floats(2)};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include <absl/container/inlined_vector.h>
@@ -65,6 +66,14 @@ bool Fits(const Sequence& sequence, const Instruction& in, size_t room) {
          (in.op != Op::kBranch || !in.lengths.empty()) && (in.op != Op::kRun || in.executable);
 }
 
+std::vector<ExecutableId> RunsOf(const Sequence& sequence) {
+  std::set<ExecutableId> runs;
+  for (const Instruction& in : sequence.instructions) {
+    if (in.op == Op::kRun) runs.insert(in.executable);
+  }
+  return {runs.begin(), runs.end()};
+}
+
 absl::Status CheckBlock(const Sequence& sequence, size_t begin, size_t end, size_t depth) {
   if (depth > kMaxDepth)
     return InvalidArgument("sequence {}: more than {} loops and branches within each other",
@@ -91,7 +100,13 @@ absl::Status CheckSequence(const Sequence& sequence) {
 }
 
 SequenceCode::SequenceCode(std::shared_ptr<const Sequence> of)
-    : sequence(std::move(of)), branch_steps(BranchSteps(*sequence)) {}
+    : sequence(std::move(of)), runs(RunsOf(*sequence)), branch_steps(BranchSteps(*sequence)) {}
+
+absl::StatusOr<std::shared_ptr<const SequenceCode>> SequenceCode::Make(
+    std::shared_ptr<const Sequence> of) {
+  FAIRWAY_RETURN_IF_ERROR(CheckSequence(*of));
+  return std::make_shared<const SequenceCode>(std::move(of));
+}
 
 SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept)
     : code_(std::move(code)), sequence_(code_->sequence.get()), registers_(sequence_->registers) {

@@ -19,10 +19,14 @@
 
 namespace fairway {
 
-// A sequence that has passed CheckSequence, and facts about it that its runs need.
+// A sequence that has passed CheckSequence, and facts about it that its runs need. Immutable.
 struct SequenceCode {
   explicit SequenceCode(std::shared_ptr<const Sequence> of);
+  // INVALID_ARGUMENT: it does not pass. Takes long for many instructions.
+  static absl::StatusOr<std::shared_ptr<const SequenceCode>> Make(
+      std::shared_ptr<const Sequence> of);
   const std::shared_ptr<const Sequence> sequence;
+  const std::vector<ExecutableId> runs;          // what its steps run, each once
   const std::map<size_t, int64_t> branch_steps;  // see BranchSteps
 };
 

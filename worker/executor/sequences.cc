@@ -227,6 +227,7 @@ ExecutorCore::Went ExecutorCore::MakeOutputs(NodeId id, Node& node, uint64_t unt
   const Instruction& instruction = *step.instruction;
   for (; step.at < instruction.outputs.size(); ++step.at) {
     if (work_.units() >= until) return Went::kPaused;
+    work_.ChargeShards(2);  // it takes some allocations
     const Sequence::Type& type = run.TypeOf(instruction, step.at);
     GroupPart part{GroupId(next_step_++), type.dtype, type.memory_kind, {}};
     part.shards.reserve(devices.size());
@@ -327,6 +328,7 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
     return;
   }
   const absl::Status status = shard->second.error;
+  work_.Charge(1);
   if (status.ok()) actions_->Share(from, output);
   ShardEnded(output, status);
 }

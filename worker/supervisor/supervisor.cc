@@ -9,6 +9,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "base/crc32c.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "wire/link_codec.h"
@@ -255,9 +256,8 @@ void Supervisor::OnKill(const v1::KillExecutor& kill) {
 }
 
 void Supervisor::OnCompile(v1::LinkCompileRequest request) {
-  const auto answer = [this, id = request.id(),
-                       connection = link_.connection()](absl::StatusOr<CompileResult> result) {
-    if (connection != link_.connection()) return;
+  // On a thread of the compiler: there may be many bytes, and many arguments and results.
+  const auto pack = [id = request.id()](absl::StatusOr<CompileResult> result) {
     v1::ToController message;
     v1::LinkCompileResponse* to = message.mutable_compile_response();
     to->set_id(id);
@@ -267,18 +267,23 @@ void Supervisor::OnCompile(v1::LinkCompileRequest request) {
       to->set_checksum(std::move(result->checksum));
       *to->mutable_metadata() = std::move(result->metadata);
     }
-    link_.Send(message);
+    Frame frame = PackFrame(message);
+    frame.crc = Crc32c(frame.payload);
+    return frame;
   };
-  if (compiler_ == nullptr) return answer(absl::UnimplementedError("this worker has no compiler"));
+  const auto answer = [this, connection = link_.connection()](Frame frame) {
+    if (connection == link_.connection()) link_.Send(std::move(frame));
+  };
+  if (compiler_ == nullptr)
+    return answer(pack(absl::UnimplementedError("this worker has no compiler")));
   const milliseconds limit =
       request.deadline_ms() > 0
           ? std::min(milliseconds(request.deadline_ms()), config_.compile_limit)
           : config_.compile_limit;
   compiler_->Compile(std::move(*request.mutable_program()), std::move(*request.mutable_options()),
-                     limit, [this, answer](absl::StatusOr<CompileResult> result) {
-                       // Runs on a thread of the compiler.
-                       loop_.Post("compiled", [answer, result = std::move(result)]() mutable {
-                         answer(std::move(result));
+                     limit, [this, pack, answer](absl::StatusOr<CompileResult> result) {
+                       loop_.Post("compiled", [answer, frame = pack(std::move(result))]() mutable {
+                         answer(std::move(frame));
                        });
                      });
 }
