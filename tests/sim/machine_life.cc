@@ -118,6 +118,7 @@ void Machine::Reset() {
   KeepReport();
   resetting_ = true;
   core_->Reset();
+  readying_ = {};
   gang_watch_.Clear();
   turn_wanted_ = false;
   resetting_ = false;

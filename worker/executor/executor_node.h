@@ -71,14 +71,12 @@ struct ExecutorNode {
 // time.
 
 // Its command came. The shards of these arguments were looked at: those of all devices before
-// `device`, and there the first `argument`.
+// `device`, and there the first `argument`. Its node knows which are missing, and which have
+// failed.
 struct LaunchInHand {
   Launch command;
   std::vector<bool> failed;  // by argument: the command says so
   size_t device = 0, argument = 0;
-  size_t missing = 0;
-  absl::Status failure;  // as in ExecutorNode
-  size_t failed_at = 0;
 };
 // Its turn has come: ExecutorActions::ReadyLaunch has done `value` of its values.
 struct StartInHand {

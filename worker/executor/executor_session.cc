@@ -131,20 +131,21 @@ void ExecutorSession::LoadSequence(const InstallSequence& install) {
   auto loaded = Poster("sequence loaded", [this, id = install.executable](Loaded code) {
     if (!ended_) core_.SequenceLoaded(id, std::move(code));
   });
-  // Those threads also destroy it: it may have hundreds of thousands of instructions.
-  context_.blocking->Run(
-      [pool = context_.blocking, bytes = install.bytes, loaded = std::move(loaded)]() mutable {
-        const auto load = [&]() -> Loaded {
-          FAIRWAY_ASSIGN_OR_RETURN(auto sequence, DecodeSequence(*bytes));
-          FAIRWAY_ASSIGN_OR_RETURN(auto code, SequenceCode::Make(std::move(sequence)));
-          const SequenceCode* const whole = code.get();
-          return std::shared_ptr<const SequenceCode>(
-              whole, [pool, code = std::move(code)](const SequenceCode*) mutable {
-                pool->Run([code = std::move(code)]() mutable { code = nullptr; });
-              });
-        };
-        loaded(load());
-      });
+  // It may have hundreds of thousands of instructions, so those threads also destroy it, as long as
+  // the session, and thus the pool, is there.
+  context_.blocking->Run([pool = context_.blocking, alive = std::weak_ptr<bool>(alive_),
+                          bytes = install.bytes, loaded = std::move(loaded)]() mutable {
+    const auto load = [&]() -> Loaded {
+      FAIRWAY_ASSIGN_OR_RETURN(auto sequence, DecodeSequence(*bytes));
+      FAIRWAY_ASSIGN_OR_RETURN(auto code, SequenceCode::Make(std::move(sequence)));
+      const SequenceCode* const whole = code.get();
+      return std::shared_ptr<const SequenceCode>(
+          whole, [pool, alive, code = std::move(code)](const SequenceCode*) mutable {
+            if (!alive.expired()) pool->Run([code = std::move(code)]() mutable { code = nullptr; });
+          });
+    };
+    loaded(load());
+  });
 }
 
 void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(executable); }
@@ -155,7 +156,6 @@ size_t ExecutorSession::ReadyLaunch(const PrepareLaunch& node, size_t from) {
   const size_t arguments = node.inputs.empty() ? 0 : node.inputs[0].size();
   const size_t values = arguments + node.outputs.size();
   if (from == 0) {
-    starting_ = {};
     starting_.job.inputs.resize(node.inputs.size());
     for (auto& row : starting_.job.inputs) row.reserve(arguments);
     starting_.outputs.reserve(node.outputs.size() * node.devices.size());
@@ -328,8 +328,8 @@ void ExecutorSession::ReadShards(const std::vector<ShardRef>& shards,
   auto reading = std::make_shared<Reading>();
   for (const ShardRef ref : shards) reading->inlined.push_back({ref, nullptr});
   reading->done = std::move(done);
-  // The last read that ends after GoOnReading calls it. The call also breaks the reference cycle.
-  reading->last = Poster("inline outputs", [this, reading] { ReadEnded(*reading); });
+  reading->last =
+      Poster("inline outputs", [this](std::shared_ptr<Reading> all) { ReadEnded(*all); });
   GoOnReading(reading, 0);
 }
 
@@ -351,14 +351,13 @@ void ExecutorSession::GoOnReading(const std::shared_ptr<Reading>& reading, size_
     context_.runtime->Read(*buffer, [reading, buffer, i](absl::StatusOr<HostView> view) {
       if (view.ok()) reading->inlined[i].bytes = Blob::Copy(view->bytes);
       if (reading->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        std::exchange(reading->last, nullptr)();
+        reading->last(reading);
       }
     });
   }
   if (to < shards) return PostHere("read", [this, reading, to] { GoOnReading(reading, to); });
   // Usually all reads have ended by now.
   if (reading->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    reading->last = nullptr;
     ReadEnded(*reading);
   }
 }

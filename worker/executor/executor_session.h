@@ -131,10 +131,11 @@ class ExecutorSession final : public ExecutorActions {
   };
   // Shards that are being read for their bytes.
   struct Reading {
-    std::atomic<size_t> open{1};
+    std::atomic<size_t> open{1};  // reads that have not ended, and one more until all were begun
     std::vector<Report::Inlined> inlined;
     absl::AnyInvocable<void(std::vector<Report::Inlined>)> done;
-    absl::AnyInvocable<void()> last;
+    // Calls ReadEnded in the loop. The read that ends last, on any thread, calls it.
+    absl::AnyInvocable<void(std::shared_ptr<Reading>)> last;
   };
   // A shard that is being received, or a piece of it.
   struct Receiving {
