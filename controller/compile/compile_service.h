@@ -136,8 +136,10 @@ class CompileService {
   void Answer(Entry& entry, const KnownProgram& program, const v1::CompileOptions& options,
               Waiter waiter);
   std::vector<int32_t> Ordinals(const std::vector<DeviceId>& devices) const;
-  // The code's description for these devices, without an id. It has `entry` checked.
+  // INVALID_ARGUMENT: the code is for another number of devices. RESOURCE_EXHAUSTED, INTERNAL: it
+  // has too many arguments and results, or a negative size.
   static absl::Status CheckMetadata(const v1::ExecutableMetadata& metadata, size_t devices);
+  // The code's description for these devices, without its id and its bytes. Any thread.
   static absl::StatusOr<ExecutableSpec> SpecOf(const v1::ExecutableMetadata& metadata,
                                                IslandId island,
                                                const std::vector<DeviceId>& devices);

@@ -278,6 +278,8 @@ ExecutorCore::Went ExecutorCore::WaitForInputs(Node& node, uint64_t until) {
   }
   --made.missing;
   step.phase = Phase::kNone;
+  // It may have been abandoned since it was looked at, and its code dropped.
+  if (!node.run->abandoned.ok()) made.FailedAt(SIZE_MAX, node.run->abandoned);
   Start(id, made);
   return Went::kOn;
 }

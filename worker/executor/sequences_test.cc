@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues: the executor's core runs sequences.
+#include <algorithm>
+#include <numeric>
+
 #include "worker/executor/sequences_fixture_for_test.h"
 
 namespace fairway {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST_F(SequencesTest, AChainOnOneDeviceIsHandedOverAtOnceAndToldOnce) {
   Install(3, 1, {Call(1, {0}, {1}, {0}), Call(2, {1}, {2}, {1}), Output(0, 2, {2})});
@@ -355,6 +360,44 @@ TEST_F(SequencesTest, GangsOfOtherDevicesGoOnBesideASequenceWithoutEnd) {
   gang(100, {1, 2});
   core.Turn();
   EXPECT_EQ(shell.Take(), Lines()) << "it shares a device with the sequence";
+}
+
+// Its code may have been dropped by the time that it would start.
+TEST_F(SequencesTest, AStepThatIsAbandonedWhileItIsMadeDoesNotStart) {
+  for (uint64_t units = 1; units < 12; ++units) {
+    ExecutorCore slow(&shell, kGangsAtWork, units);
+    const auto run = [&] {
+      for (Lines lines = shell.Take(); std::ranges::count(lines, "want turn") > 0;
+           lines = shell.Take()) {
+        EXPECT_THAT(lines, Not(Contains(HasSubstr("x1 as"))));
+        slow.Turn();
+      }
+    };
+    auto sequence = std::make_shared<Sequence>();
+    sequence->registers = 20;
+    sequence->outputs = 0;
+    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+    std::vector<int32_t> made(20);
+    std::iota(made.begin(), made.end(), 0);
+    sequence->instructions = {Call(1, {}, made)};
+    PrepareLaunch prepare;
+    prepare.node = NodeId(5);
+    prepare.seq = 1;
+    prepare.executable = ExecutableId(9);
+    prepare.devices = {0};
+    prepare.inputs.resize(1);
+    fairway::Launch launch;
+    launch.node = NodeId(5);
+    launch.launch_id = LaunchId(70);
+    slow.OnCommand(InstallSequence{ExecutableId(9), sequence});
+    slow.OnCommand(prepare);
+    slow.OnCommand(launch);
+    slow.OnCommand(AbandonLaunch{LaunchId(70), LaunchId(70), absl::DataLossError("lost")});
+    slow.OnCommand(DropExecutable{ExecutableId(1)});
+    run();
+    EXPECT_EQ(slow.num_nodes(), 0u);
+    EXPECT_EQ(slow.num_shards(), 0u);
+  }
 }
 
 TEST_F(SequencesTest, AnAbandonedSequenceBeginsNoFurtherStep) {
