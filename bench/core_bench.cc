@@ -33,6 +33,7 @@ class InstantExecutor : public ExecutorActions {
     core.InstallDone(install.executable, absl::OkStatus());
   }
   void Unload(ExecutableId) override {}
+  void LoadSequence(const InstallSequence&) override {}  // none is used
   void StartLaunch(const PrepareLaunch& node, const Launch&) override {
     launched.push_back(node.node);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "wire/link_codec.h"
+#include "wire/sequence_codec.h"
 
 namespace fairway::scale {
 
@@ -75,7 +76,10 @@ void Host::StartLaunch(const PrepareLaunch&, const Launch& launch) {
 }
 
 void Host::EndInstantly() {
-  while (turn_wanted_ || !loaded_.empty() || !received_.empty() || !read_.empty()) {
+  while (turn_wanted_ || !loaded_.empty() || !sequences_.empty() || !received_.empty() ||
+         !read_.empty()) {
+    for (const InstallSequence& install : std::exchange(sequences_, {}))
+      core_.SequenceLoaded(install.executable, SequenceCode::Make(*DecodeSequence(*install.bytes)));
     for (const ExecutableId id : std::exchange(loaded_, {}))
       core_.InstallDone(id, absl::OkStatus(), spec_.gang_inputs == ArrivalRule::kExternal);
     for (const auto& [node, position] : std::exchange(received_, {}))

@@ -51,6 +51,7 @@ class Host final : public ExecutorActions {
 
   // ExecutorActions
   void Load(const InstallExecutable& install) override { loaded_.push_back(install.executable); }
+  void LoadSequence(const InstallSequence& install) override { sequences_.push_back(install); }
   void Unload(ExecutableId) override {}
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override {
@@ -96,6 +97,7 @@ class Host final : public ExecutorActions {
   bool step_wanted_ = false;  // pace_ wants a step once the handling under way has ended
   // set by the handling under way
   std::vector<ExecutableId> loaded_;
+  std::vector<InstallSequence> sequences_;
   std::vector<std::pair<NodeId, size_t>> received_;
   std::vector<NodeId> read_;
   std::vector<Launch> launched_;

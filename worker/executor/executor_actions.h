@@ -22,7 +22,7 @@ class ExecutorActions {
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
   // Decodes install.bytes and checks the sequence (CheckSequence), then calls Core::SequenceLoaded.
-  virtual void LoadSequence(const InstallSequence& install) {}
+  virtual void LoadSequence(const InstallSequence& install) = 0;
 
   // Makes a part of what StartLaunch needs of `node` ready: of its arguments and then its results,
   // counted together, from `from` on. Returns how far it is, kAll at the end. Then comes

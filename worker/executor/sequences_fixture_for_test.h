@@ -28,6 +28,7 @@ class Recorder : public ExecutorActions {
  public:
   void Load(const InstallExecutable&) override {}
   void Unload(ExecutableId id) override { Add("unload x{}", id); }
+  void LoadSequence(const InstallSequence&) override {}
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override {
     Lines in, out;
     for (const auto& device : node.inputs) {
