@@ -241,9 +241,10 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
     int unsettled = untold[id];
     const bool has_memory = node->has_memory();
     const auto& preparing = s.islands.at(node->island).preparing;
-    const bool told = std::ranges::none_of(preparing, [&](const Island::Preparing& next) {
-      return next.node == id && next.attempt == node->attempt;
-    });
+    const auto rest = std::ranges::find(
+        preparing, std::pair(id, node->attempt),
+        [](const Island::Preparing& next) { return std::pair(next.node, next.attempt); });
+    const bool told = rest == preparing.end();
     if (node->telling && (told || node->state != NodeState::kPrepared))
       return Error(absl::StatusCode::kInternal, "nobody tells the executors of node {} the rest",
                    id);
