@@ -192,7 +192,7 @@ class ExecutorCore {
   Went ReadInputs(NodeId id, Node& node, uint64_t until);
   Went MakeOutputs(NodeId id, Node& node, uint64_t until);
   Went WaitForInputs(Node& node, uint64_t until);
-  void GoPast(Node& node, bool shared);
+  void GoPast(Node& node);
   // Makes `output`, a shard of the sequence's output, the same shard as `from`.
   void ShareOutput(ShardRef from, ShardRef output);
   void StepEnded(Node step);

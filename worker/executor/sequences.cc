@@ -196,11 +196,11 @@ ExecutorCore::Went ExecutorCore::ReadInputs(NodeId id, Node& node, uint64_t unti
     const bool same = step.steps_ended == run.steps_ended || Planted(Bug::kMissStepEnd);
     return same ? Went::kWaits : Went::kOn;
   }
-  GoPast(node, shared);
+  GoPast(node);
   return Went::kOn;
 }
 
-void ExecutorCore::GoPast(Node& node, bool shared) {
+void ExecutorCore::GoPast(Node& node) {
   SequenceRun& run = *node.run;
   SequenceRun::Making& step = run.making;
   step.launch.node = step.command.node;
