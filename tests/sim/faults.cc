@@ -212,6 +212,12 @@ void World::MayBeLost(uint64_t session, int64_t within) {
   if (fresh || it->second.must_by < 0) it->second.must_by = by;
 }
 
+void World::GivenUpBy(uint64_t session) {
+  // It registers anew when its launches have ended. Until then the controller takes the
+  // connection for one that was cut, and waits for the grace.
+  MayBeLost(session, config.link_grace + 2 * kSecond);
+}
+
 void World::WentOn(uint64_t session) {
   if (const auto it = excuses_.find(session); it != excuses_.end()) it->second.back_by = -1;
 }

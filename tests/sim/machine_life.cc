@@ -329,7 +329,7 @@ void Machine::CheckGrace() {
                         host_->heard_at() >= cut_at_ || woke_at_ >= cut_at_;
   if (!hindered)
     world_.Broken("link", "{} gives up its connection, though nothing was in its way", worker_);
-  world_.MayBeLost(session_, 2 * kSecond);
+  world_.GivenUpBy(session_);
   EndRegistration();
 }
 
@@ -349,7 +349,7 @@ void Machine::Beat(const std::shared_ptr<Wire>& wire) {
   wire->CheckPatience(beat.give_up, *link_life_, woke_at_);
   if (beat.give_up) {
     world_.Trace("{} gives the controller up", worker_);
-    world_.MayBeLost(session_, 2 * kSecond);
+    world_.GivenUpBy(session_);
     wire->HangUp();
     return LinkEnded(false);
   }
