@@ -102,6 +102,22 @@ Resharding::Place Client::PlaceOf(DeviceId device) const {
   return {ExecutorId(static_cast<uint32_t>(world_.IndexOf(machine) + 1)), device};
 }
 
+// The shards in the order in which they are made: one island after the other. A shard that is made
+// of copies elsewhere takes them in turns, so the order decides which of them it needs.
+std::vector<int32_t> Client::ByIsland(const std::vector<int32_t>& devices) {
+  std::vector<int32_t> slices, order;
+  for (const int32_t device : devices) {
+    const int32_t slice = Virtual(device).slice_index;
+    if (std::find(slices.begin(), slices.end(), slice) == slices.end()) slices.push_back(slice);
+  }
+  for (const int32_t slice : slices) {
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (Virtual(devices[i]).slice_index == slice) order.push_back(static_cast<int32_t>(i));
+    }
+  }
+  return order;
+}
+
 ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool may_alias,
                           const PiecesOf& pieces_of) {
   ModelArray array{spec, {}, source.error};
@@ -114,11 +130,13 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
   std::map<const ModelGroup*, size_t> num_pieces;
   std::map<const ModelGroup*, int64_t> cut_of;  // bytes that are not copies of whole shards
   const int64_t most_stored = world_.config.cluster.stored_array_bytes;
-  for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
+  array.shards.resize(spec.sharding.num_shards());
+  std::vector<std::vector<ShardPiece>> pieces_by_shard(array.shards.size());
+  for (const int32_t i : ByIsland(devices)) {
     const VirtualDevice& device = Virtual(devices[i]);
     ModelShard same;
     std::vector<std::shared_ptr<ModelGroup>> used;
-    const std::vector<ShardPiece> pieces = pieces_of(i);
+    const std::vector<ShardPiece>& pieces = pieces_by_shard[i] = pieces_of(i);
     for (const ShardPiece& piece : pieces) {
       if (piece.made) {
         world_.Count("reshard copies what came");
@@ -132,7 +150,7 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
     }
     if (same.group != nullptr && may_alias && spec.dtype == source.spec.dtype) {
       world_.Count("reshard aliases");
-      array.shards.push_back(same);
+      array.shards[i] = same;
       continue;
     }
     auto& group = groups[device.slice_index];
@@ -147,7 +165,7 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
       all.push_back(group);
     }
     num_pieces[group.get()] += pieces.size();
-    array.shards.push_back({group, static_cast<int32_t>(group->values.size())});
+    array.shards[i] = {group, static_cast<int32_t>(group->values.size())};
     group->values.push_back(0);
     group->devices.push_back(device.device);
     group->kinds.push_back(kind);
@@ -175,9 +193,9 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
     if (group->stored) world_.Count("reshard is stored");
     group->failures = Inherit(read, world_.config.memory != 0);
   }
-  for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
+  for (const int32_t i : ByIsland(devices)) {
     if (std::find(all.begin(), all.end(), array.shards[i].group) == all.end()) continue;
-    Assemble(source, array, i, pieces_of(i));
+    Assemble(source, array, i, pieces_by_shard[i]);
   }
   if (groups.size() > 1) world_.Count("reshard over islands");
   return array;
