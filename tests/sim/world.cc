@@ -139,6 +139,8 @@ void World::SetupHostile() {
   config.memory = r.Percent(70) ? 0 : 64 * r.Between(40, 400);
   config.cluster.turn_units = static_cast<uint64_t>(r.Percent(50) ? r.Between(50, 300) : 2000);
   config.cluster.shards_at_once = config.cluster.turn_units;  // about as many as by default
+  if (config.turn_delay > 10000)  // or thousands of their commands take longer than worlds wait
+    config.executor_units = std::max(config.executor_units, uint64_t{50});
   config.scarce_records = r.Percent(50);
   if (config.scarce_records)
     config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;

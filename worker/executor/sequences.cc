@@ -276,10 +276,12 @@ ExecutorCore::Went ExecutorCore::WaitForInputs(Node& node, uint64_t until) {
       made.FailedAt(position, shard->second.error);
     }
   }
-  --made.missing;
-  step.phase = Phase::kNone;
   // It may have been abandoned since it was looked at, and its code dropped.
   if (!node.run->abandoned.ok()) made.FailedAt(SIZE_MAX, node.run->abandoned);
+  // It does not start, so nothing may start ahead of it. It ends when its last input has ended.
+  if (!made.failure.ok() && made.missing > 1) return Went::kWaits;
+  --made.missing;
+  step.phase = Phase::kNone;
   Start(id, made);
   return Went::kOn;
 }

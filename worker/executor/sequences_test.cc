@@ -400,6 +400,71 @@ TEST_F(SequencesTest, AStepThatIsAbandonedWhileItIsMadeDoesNotStart) {
   }
 }
 
+// An input of it may fail at any moment while another one is still being computed.
+TEST_F(SequencesTest, NoStepStartsAheadOfOneThatDoesNot) {
+  int made = 0, failed = 0;
+  for (int turns = 0; turns < 60; ++turns) {
+    Recorder steps;
+    ExecutorCore slow(&steps, kGangsAtWork, 4);
+    Lines all;
+    bool wants = false;  // a turn
+    const auto look = [&] {
+      for (std::string& line : steps.Take()) {
+        wants = wants || line == "want turn";
+        all.push_back(std::move(line));
+      }
+    };
+    const auto go_on = [&](int most) {
+      for (look(); wants && most > 0; --most, look()) {
+        wants = false;
+        slow.Turn();
+      }
+      return !wants;
+    };
+    const auto begins = [](const char* code) {
+      return [code](const std::string& line) { return line.starts_with(code); };
+    };
+    auto sequence = std::make_shared<Sequence>();
+    sequence->registers = 20;
+    sequence->outputs = 0;
+    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+    std::vector<int32_t> results(12);
+    std::iota(results.begin(), results.end(), 2);
+    sequence->instructions = {Call(1, {}, {0}), Call(2, {}, {1}), Call(3, {0, 1}, results),
+                              Call(4, {2}, {14})};
+    PrepareLaunch prepare;
+    prepare.node = NodeId(5);
+    prepare.seq = 1;
+    prepare.executable = ExecutableId(9);
+    prepare.devices = {0};
+    prepare.inputs.resize(1);
+    fairway::Launch launch;
+    launch.node = NodeId(5);
+    launch.launch_id = LaunchId(70);
+    slow.OnCommand(InstallSequence{ExecutableId(9), sequence});
+    slow.OnCommand(prepare);
+    slow.OnCommand(launch);
+    bool idle = false;
+    while (!idle && std::ranges::none_of(all, begins("x2 as"))) idle = go_on(1);
+    idle = go_on(turns);
+    slow.LaunchDone(NodeId(kFirstStep), absl::UnknownError("boom"), {});
+    ASSERT_TRUE(go_on(10'000));
+    const auto third = std::ranges::find_if(all, begins("x3 as"));
+    const auto fourth = std::ranges::find_if(all, begins("x4 as"));
+    EXPECT_TRUE(third < fourth || fourth == all.end()) << "after " << turns << " turns";
+    ++(third == all.end() ? failed : made);
+    for (const uint64_t node : {2, 4, 17}) {
+      slow.LaunchDone(NodeId(kFirstStep + node), absl::OkStatus(), {});
+      ASSERT_TRUE(go_on(10'000));
+    }
+    EXPECT_EQ(slow.num_nodes(), 0u) << "after " << turns << " turns";
+    EXPECT_EQ(slow.num_shards(), 0u);
+    if (idle) break;
+  }
+  EXPECT_GT(made, 0);
+  EXPECT_GT(failed, 2);
+}
+
 TEST_F(SequencesTest, AnAbandonedSequenceBeginsNoFurtherStep) {
   devices = 2;
   Install(3, 1, {Call(1, {0}, {1}), Call(2, {1}, {2}, {1}), Output(0, 2, {2})});
