@@ -400,6 +400,51 @@ TEST_F(SequencesTest, AStepThatIsAbandonedWhileItIsMadeDoesNotStart) {
   }
 }
 
+// The search for launches that follow a started one must not find a step that is being made.
+TEST_F(SequencesTest, AStepStartsOnceAllThatItWaitsForIsWrittenDown) {
+  constexpr int32_t kValues = 40;
+  for (uint64_t units = 1; units < 4 * kValues; ++units) {
+    Recorder steps;
+    ExecutorCore slow(&steps, kGangsAtWork, units);
+    auto sequence = std::make_shared<Sequence>();
+    sequence->registers = kValues + 1;
+    sequence->outputs = 0;
+    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+    std::vector<int32_t> values(kValues);
+    std::iota(values.begin(), values.end(), 0);
+    sequence->instructions = {Call(1, {}, values), Call(1, values, {kValues})};
+    PrepareLaunch prepare;
+    prepare.node = NodeId(5);
+    prepare.seq = 1;
+    prepare.executable = ExecutableId(9);
+    prepare.devices = {0};
+    prepare.inputs.resize(1);
+    fairway::Launch launch;
+    launch.node = NodeId(5);
+    launch.launch_id = LaunchId(70);
+    slow.OnCommand(InstallSequence{ExecutableId(9), sequence});
+    slow.OnCommand(prepare);
+    slow.OnCommand(launch);
+    std::vector<uint64_t> at_work;
+    for (bool goes_on = true; std::exchange(goes_on, false);) {
+      for (const std::string& line : steps.Take()) {
+        goes_on = goes_on || line == "want turn";
+        if (!line.starts_with("x1 as s")) continue;
+        at_work.push_back(std::stoull(line.substr(7)));
+      }
+      // The device is ahead of the core's turns once it has two steps, or the core waits.
+      if (at_work.size() > 1 || !goes_on) {
+        goes_on = goes_on || !at_work.empty();
+        for (const uint64_t step : std::exchange(at_work, {}))
+          slow.LaunchDone(NodeId(kFirstStep + step), absl::OkStatus(), {});
+      }
+      slow.Turn();
+    }
+    EXPECT_EQ(slow.num_nodes(), 0u) << units << " units a turn";
+    EXPECT_EQ(slow.num_shards(), 0u);
+  }
+}
+
 // An input of it may fail at any moment while another one is still being computed.
 TEST_F(SequencesTest, NoStepStartsAheadOfOneThatDoesNot) {
   int made = 0, failed = 0;

@@ -143,6 +143,7 @@ bool ExecutorCore::GoOnFollowing(Followed& at) {
 void ExecutorCore::Follow(NodeId waiter, NodeId started) {
   const auto it = nodes_.find(waiter);
   if (it == nodes_.end() || !it->second.launch.has_value()) return;
+  if (it->second.parent) return;  // WaitForInputs starts it, once all that it waits for is known
   // It may wait for many outputs of that launch.
   if (std::exchange(it->second.looked_for, started) == started) return;
   ChargeInputs(it->second);
