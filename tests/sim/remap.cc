@@ -129,14 +129,14 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
   std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the latest group on each island
   std::map<const ModelGroup*, size_t> num_pieces;
   std::map<const ModelGroup*, int64_t> cut_of;  // bytes that are not copies of whole shards
-  const int64_t most_stored = world_.config.cluster.stored_array_bytes;
-  array.shards.resize(spec.sharding.num_shards());
-  std::vector<std::vector<ShardPiece>> pieces_by_shard(array.shards.size());
+  const ClusterOptions& limits = world_.config.cluster;
+  array.shards.resize(devices.size());
+  std::vector<std::vector<ShardPiece>> made_of(devices.size());
   for (const int32_t i : ByIsland(devices)) {
     const VirtualDevice& device = Virtual(devices[i]);
     ModelShard same;
     std::vector<std::shared_ptr<ModelGroup>> used;
-    const std::vector<ShardPiece>& pieces = pieces_by_shard[i] = pieces_of(i);
+    const std::vector<ShardPiece>& pieces = made_of[i] = pieces_of(i);
     for (const ShardPiece& piece : pieces) {
       if (piece.made) {
         world_.Count("reshard copies what came");
@@ -154,8 +154,7 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
       continue;
     }
     auto& group = groups[device.slice_index];
-    if (group != nullptr &&
-        num_pieces[group.get()] + pieces.size() > world_.config.cluster.node_pieces) {
+    if (group != nullptr && num_pieces[group.get()] + pieces.size() > limits.node_pieces) {
       world_.Count("reshard by several nodes");
       group = nullptr;
     }
@@ -177,7 +176,8 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
     const int64_t bytes = 8 * group->shapes.back().num_elements();
     if (pieces.size() != 1 || !pieces[0].from.whole() || !pieces[0].to.whole())
       cut_of[group.get()] += bytes;
-    group->stored = group->stored && bytes <= most_stored && cut_of[group.get()] <= most_stored;
+    const int64_t largest = std::max(bytes, cut_of[group.get()]);
+    group->stored = group->stored && largest <= limits.stored_array_bytes;
     for (const auto& read : used) {
       if (read == group) continue;
       group->machines |= read->machines;
@@ -187,15 +187,13 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
   }
   for (auto& group : all) {
     const auto& read = reads[group.get()];
-    group->stored =
-        group->stored && !read.empty() &&
-        std::all_of(read.begin(), read.end(), [](const auto& from) { return from->stored; });
+    const bool stored = std::ranges::all_of(read, [](const auto& from) { return from->stored; });
+    group->stored = group->stored && !read.empty() && stored;
     if (group->stored) world_.Count("reshard is stored");
     group->failures = Inherit(read, world_.config.memory != 0);
   }
   for (const int32_t i : ByIsland(devices)) {
-    if (std::find(all.begin(), all.end(), array.shards[i].group) == all.end()) continue;
-    Assemble(source, array, i, pieces_by_shard[i]);
+    if (std::ranges::count(all, array.shards[i].group)) Assemble(source, array, i, made_of[i]);
   }
   if (groups.size() > 1) world_.Count("reshard over islands");
   return array;

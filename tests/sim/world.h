@@ -139,7 +139,7 @@ class World {
   // controller's time; negative: it need not be.
   void MayBeLost(uint64_t session, int64_t within);
   void GivenUpBy(uint64_t session);  // the executor takes the controller for lost
-  void WentOn(uint64_t session);  // over a new connection
+  void WentOn(uint64_t session);     // over a new connection
   // The supervisor gives this cause for the end of this registration.
   void Accounted(uint64_t session, std::string cause) { accounts_[session] = std::move(cause); }
   void Registered(uint64_t session) { registered_.insert(session); }
