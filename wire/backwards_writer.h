@@ -40,6 +40,13 @@ class BackwardsWriter {
     Varint(value);
     Tag(field, 0);
   }
+  // A fixed64.
+  void Fixed(int field, uint64_t value) {
+    if (value == 0) return;
+    char* const to = Room(sizeof value);
+    for (size_t i = 0; i < sizeof value; ++i) to[i] = static_cast<char>(value >> 8 * i);
+    Tag(field, 1);
+  }
   void Bytes(int field, std::string_view bytes) {
     if (bytes.empty()) return;
     std::ranges::copy(bytes, Room(bytes.size()));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <google/protobuf/arena.h>
 #include <google/protobuf/io/coded_stream.h>
@@ -28,6 +29,13 @@ class CommandArena {
   google::protobuf::Arena arena_;
   v1::Command* const message_ = google::protobuf::Arena::CreateMessage<v1::Command>(&arena_);
 };
+
+void Write(ShardRef ref, int field, BackwardsWriter& out) {
+  const size_t before = out.size();
+  out.Number(v1::ShardRef::kShardFieldNumber, static_cast<uint64_t>(ref.shard));
+  out.Number(v1::ShardRef::kGroupFieldNumber, ref.group.value);
+  out.Nested(field, before);
+}
 
 void Write(const GroupPart& part, int field, BackwardsWriter& out) {
   using Part = v1::GroupPart;
@@ -72,12 +80,8 @@ void Write(const PrepareLaunch& in, BackwardsWriter& out) {
 void Write(const Launch& in, BackwardsWriter& out) {
   using Message = v1::Launch;
   out.Number(Message::kAheadFieldNumber, in.ahead ? 1 : 0);
-  for (const ShardRef ref : Backwards(in.inline_shards)) {
-    const size_t before = out.size();
-    out.Number(v1::ShardRef::kShardFieldNumber, static_cast<uint64_t>(ref.shard));
-    out.Number(v1::ShardRef::kGroupFieldNumber, ref.group.value);
-    out.Nested(Message::kInlineShardsFieldNumber, before);
-  }
+  for (const ShardRef ref : Backwards(in.inline_shards))
+    Write(ref, Message::kInlineShardsFieldNumber, out);
   if (!Planted(Bug::kDropKept)) out.Numbers(Message::kNonDonatableFieldNumber, in.non_donatable);
   out.Number(Message::kGangFieldNumber, in.gang ? 1 : 0);
   out.Number(Message::kLaunchIdFieldNumber, in.launch_id.value);
@@ -85,12 +89,85 @@ void Write(const Launch& in, BackwardsWriter& out) {
   out.Nested(v1::Command::kLaunchFieldNumber, 0);
 }
 
+void Write(const Box& in, int field, BackwardsWriter& out) {
+  const size_t before = out.size();
+  out.Numbers(v1::Box::kExtentsFieldNumber, in.extents);
+  std::vector<int64_t> moved;
+  if (Planted(Bug::kMoveBox) && !in.origin.empty()) {
+    moved = {in.origin.begin(), in.origin.end()};
+    moved[0] = 0;
+  }
+  moved.empty() ? out.Numbers(v1::Box::kOriginFieldNumber, in.origin)
+                : out.Numbers(v1::Box::kOriginFieldNumber, moved);
+  out.Numbers(v1::Box::kDimsFieldNumber, in.dims);
+  out.Number(v1::Box::kElementBytesFieldNumber, static_cast<uint64_t>(in.element_bytes));
+  out.Nested(field, before);
+}
+
+void Write(const ShardSource& in, int field, BackwardsWriter& out) {
+  using Message = v1::ShardSource;
+  const size_t before = out.size();
+  out.Fixed(Message::kTicketSecondFieldNumber, in.ticket.second);
+  out.Fixed(Message::kTicketFirstFieldNumber, in.ticket.first);
+  if (in.bytes != nullptr)
+    out.Bytes(Message::kBytesFieldNumber, {in.bytes->data(), in.bytes->size()});
+  out.Number(Message::kIndexFieldNumber, static_cast<uint64_t>(in.index));
+  out.Fixed(Message::kIncarnationFieldNumber, in.incarnation.value);
+  out.Bytes(Message::kEndpointFieldNumber, in.endpoint);
+  if (in.shard != ShardRef()) Write(in.shard, Message::kShardFieldNumber, out);
+  out.Number(Message::kKindFieldNumber, static_cast<uint64_t>(in.kind));
+  out.Nested(field, before);
+}
+
+void Write(const PrepareReceive& in, BackwardsWriter& out) {
+  using Message = v1::PrepareReceive;
+  for (const Piece& piece : Backwards(in.pieces)) {
+    const size_t before = out.size();
+    Write(piece.to, v1::Piece::kToFieldNumber, out);
+    Write(piece.from, v1::Piece::kFromFieldNumber, out);
+    out.Number(v1::Piece::kOutFieldNumber, static_cast<uint64_t>(piece.out));
+    out.Nested(Message::kPiecesFieldNumber, before);
+  }
+  for (const ShardSource& source : Backwards(in.sources))
+    Write(source, Message::kSourcesFieldNumber, out);
+  Write(in.out, Message::kOutFieldNumber, out);
+  out.Number(Message::kTransferFieldNumber, in.transfer.value);
+  out.Number(Message::kSeqFieldNumber, in.seq);
+  out.Number(Message::kNodeFieldNumber, in.node.value);
+  out.Nested(v1::Command::kPrepareReceiveFieldNumber, 0);
+}
+
+void Write(const PrepareSend& in, BackwardsWriter& out) {
+  using Message = v1::PrepareSend;
+  for (const PrepareSend::Item& item : Backwards(in.items)) {
+    const size_t before = out.size();
+    if (item.box.has_value()) Write(*item.box, Message::Item::kBoxFieldNumber, out);
+    Write(item.shard, Message::Item::kShardFieldNumber, out);
+    out.Number(Message::Item::kIndexFieldNumber, static_cast<uint64_t>(item.index));
+    out.Nested(Message::kItemsFieldNumber, before);
+  }
+  out.Number(Message::kTransferFieldNumber, in.transfer.value);
+  out.Nested(v1::Command::kPrepareSendFieldNumber, 0);
+}
+
+void Write(const EndSend& in, BackwardsWriter& out) {
+  out.Number(v1::EndSend::kTransferFieldNumber, in.transfer.value);
+  out.Nested(v1::Command::kEndSendFieldNumber, 0);
+}
+
+void Write(const FreeGroups& in, BackwardsWriter& out) {
+  const size_t before = out.size();
+  for (const GroupId group : Backwards(in.groups)) out.Element(group.value);
+  if (out.size() > before) out.Nested(v1::FreeGroups::kGroupsFieldNumber, before);
+  out.Nested(v1::Command::kFreeFieldNumber, 0);
+}
+
 absl::Status TooLong(size_t bytes, size_t most) {
   return Error(absl::StatusCode::kResourceExhausted,
                "a command of {} bytes, a message has room for {}", bytes, most);
 }
 
-// The commands of which each gang has some.
+// The commands of which each gang or transfer has some.
 absl::StatusOr<std::string> Written(const auto& command, size_t most) {
   BackwardsWriter out;
   Write(command, out);
@@ -105,6 +182,10 @@ absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most) {
   if (const auto* launch = std::get_if<Launch>(&command);
       launch != nullptr && launch->failed.empty())
     return Written(*launch, most);
+  if (const auto* receive = std::get_if<PrepareReceive>(&command)) return Written(*receive, most);
+  if (const auto* send = std::get_if<PrepareSend>(&command)) return Written(*send, most);
+  if (const auto* end = std::get_if<EndSend>(&command)) return Written(*end, most);
+  if (const auto* free = std::get_if<FreeGroups>(&command)) return Written(*free, most);
   CommandArena arena;
   ToProto(command, arena.message());
   const size_t bytes = arena.message()->ByteSizeLong();

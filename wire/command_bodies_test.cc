@@ -132,5 +132,57 @@ TEST(CommandBodies, OfLaunchesAreThoseThatProtobufMakes) {
   }
 }
 
+TEST(CommandBodies, OfTransfersAreThoseThatProtobufMakes) {
+  std::mt19937_64 random(4);
+  const auto number = [&] { return random() >> random() % 64; };
+  const auto few = [&](size_t most) { return random() % (most + 1); };
+  const auto maybe = [&] { return few(1) * number(); };
+  const auto int32 = [&] { return static_cast<int32_t>(maybe()); };
+  const auto numbers = [&](auto& out) {
+    for (size_t d = few(3); d > 0; --d) out.push_back(static_cast<int64_t>(maybe()));
+  };
+  const auto box = [&] {
+    Box out;
+    out.element_bytes = few(1) * int32();
+    numbers(out.dims);
+    numbers(out.origin);
+    numbers(out.extents);
+    return out;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    PrepareReceive receive;
+    receive.node = NodeId(maybe());
+    receive.seq = maybe();
+    receive.transfer = TransferId(maybe());
+    receive.out = GroupPart{GroupId(maybe()), static_cast<DType>(few(5)), "", {}};
+    for (size_t s = few(3); s > 0; --s)
+      numbers(receive.out.shards.emplace_back(LocalShard{int32(), int32(), {}}).shape.dims);
+    for (size_t s = few(3); s > 0; --s) {
+      ShardSource& source = receive.sources.emplace_back();
+      source.kind = static_cast<ShardSource::Kind>(few(3));
+      source.shard = {GroupId(maybe()), int32()};
+      source.endpoint = std::string(few(2) * 10, 'e');
+      source.incarnation = Incarnation(maybe());
+      source.index = int32();
+      source.ticket = {maybe(), maybe()};
+      if (few(1) == 1) source.bytes = Blob::Copy(std::string(few(2) * 300, 'b'));
+    }
+    for (size_t p = few(3); p > 0; --p) receive.pieces.push_back({int32(), box(), box()});
+    ASSERT_EQ(EncodeCommand(receive).value(), BodyByProtobuf(receive));
+    PrepareSend send;
+    send.transfer = TransferId(maybe());
+    for (size_t s = few(3); s > 0; --s) {
+      send.items.push_back({int32(), {GroupId(maybe()), int32()}});
+      if (few(1) == 1) send.items.back().box = box();
+    }
+    ASSERT_EQ(EncodeCommand(send).value(), BodyByProtobuf(send));
+    const EndSend end{TransferId(maybe())};
+    ASSERT_EQ(EncodeCommand(end).value(), BodyByProtobuf(end));
+    FreeGroups free;
+    for (size_t g = few(4); g > 0; --g) free.groups.push_back(GroupId(maybe()));
+    ASSERT_EQ(EncodeCommand(free).value(), BodyByProtobuf(free));
+  }
+}
+
 }  // namespace
 }  // namespace fairway
