@@ -5,12 +5,13 @@
 #include <unistd.h>
 
 #include <functional>
-#include <sstream>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
 #include "async/run_until.h"
@@ -29,18 +30,32 @@ using testing::HasSubstr;
 const Subject kController{Role::kController, ""};
 const Subject kWorker{Role::kWorker, "w0"};
 
-// Takes what is logged meanwhile.
+// Takes what is logged meanwhile: by the loop, and by the thread of the handshakes.
 class TestLog {
  public:
   TestLog() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", text_));
   }
   ~TestLog() { spdlog::set_default_logger(before_); }
-  std::string str() const { return text_.str(); }
+  std::string str() const { return text_->str(); }
 
  private:
-  std::ostringstream text_;
+  class Sink : public spdlog::sinks::base_sink<std::mutex> {
+   public:
+    std::string str() {
+      std::lock_guard lock(mutex_);
+      return text_;
+    }
+
+   private:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+      text_.append(message.payload.data(), message.payload.size());
+    }
+    void flush_() override {}
+    std::string text_;
+  };
+
+  const std::shared_ptr<Sink> text_ = std::make_shared<Sink>();
   const std::shared_ptr<spdlog::logger> before_;
 };
 
@@ -205,6 +220,7 @@ TEST_F(TlsLinks, AWorkerWhoseCertificateIsRefusedIsToldSo) {
   ASSERT_TRUE(RunUntil(loop_, [&] { return closed.has_value(); }));
   EXPECT_THAT(Text(*closed), AllOf(HasSubstr("the other end refuses this one's certificate"),
                                    HasSubstr("unknown ca"), HasSubstr("its log says why")));
+  ASSERT_TRUE(RunUntil(loop_, [&] { return !log_.str().empty(); }));
   EXPECT_THAT(log_.str(), HasSubstr("the certificate of worker w0 is refused"));
 }
 
