@@ -6,16 +6,16 @@
 
 A case is one of another benchmark's, with the clusters of both trees up and each with clients of its
 own; the idle one costs nothing. In each round both are measured, every other round the other one
-first, and a row is the median of the rounds' ratios, this tree's to the other's. Processor time is
-that of all processes of the side, the client included. Messages are those between the controller and
-its executors.
+first, and a bar is judged by the ratios within the rounds. Processor time is that of all processes of
+the side, the client included, but of `native` that of the daemons. Messages are those between the
+controller and its executors.
 
   dispatch  gangs of 1 and 8 devices, called by the C++ client: op by op, chained, fused
   native    the C++ client's no-ops on one device
   stages    a chain over 2 and 8 islands, parallel and sequential
   jax       JAX's small steps on 8 devices
 
-Expected: with the default, 1.00 in every row; how far rows are from it is what the machine adds.
+Expected: with the default, 1.00 in every bar; how far they are from it is what the machine adds.
 """
 
 import contextlib

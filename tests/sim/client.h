@@ -153,7 +153,7 @@ class Client final : public SessionOwner {
   uint64_t BitsOf(DeviceId device) const;
   uint64_t On(const std::vector<DeviceId>& devices) const;
   Resharding::Place PlaceOf(DeviceId device) const;
-  std::vector<int32_t> ByIsland(const std::vector<int32_t>& devices);
+  std::vector<int32_t> ByIsland(const std::vector<int32_t>& devices) const;
   using PiecesOf = std::function<std::vector<ShardPiece>(int32_t shard)>;
   // What a reshard or a bitcast makes, some of it from what it has made before.
   ModelArray Remade(const ModelArray& source, const ArraySpec& spec, bool may_alias,

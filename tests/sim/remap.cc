@@ -104,7 +104,7 @@ Resharding::Place Client::PlaceOf(DeviceId device) const {
 
 // The shards in the order in which they are made: one island after the other. A shard that is made
 // of copies elsewhere takes them in turns, so the order decides which of them it needs.
-std::vector<int32_t> Client::ByIsland(const std::vector<int32_t>& devices) {
+std::vector<int32_t> Client::ByIsland(const std::vector<int32_t>& devices) const {
   std::vector<int32_t> slices, order;
   for (const int32_t device : devices) {
     const int32_t slice = Virtual(device).slice_index;

@@ -362,6 +362,34 @@ TEST_F(SequencesTest, GangsOfOtherDevicesGoOnBesideASequenceWithoutEnd) {
   EXPECT_EQ(shell.Take(), Lines()) << "it shares a device with the sequence";
 }
 
+// Runs these instructions as node 5 with launch id 70, alone on one device of `core`: without
+// arguments and outputs.
+void RunAlone(ExecutorCore& core, int32_t registers, std::vector<Instruction> instructions) {
+  auto sequence = std::make_shared<Sequence>();
+  sequence->registers = registers;
+  sequence->outputs = 0;
+  sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+  sequence->instructions = std::move(instructions);
+  PrepareLaunch prepare;
+  prepare.node = NodeId(5);
+  prepare.seq = 1;
+  prepare.executable = ExecutableId(9);
+  prepare.devices = {0};
+  prepare.inputs.resize(1);
+  fairway::Launch launch;
+  launch.node = NodeId(5);
+  launch.launch_id = LaunchId(70);
+  core.OnCommand(InstallSequence{ExecutableId(9), sequence});
+  core.OnCommand(prepare);
+  core.OnCommand(launch);
+}
+
+std::vector<int32_t> Registers(int32_t first, int32_t count) {
+  std::vector<int32_t> registers(count);
+  std::iota(registers.begin(), registers.end(), first);
+  return registers;
+}
+
 // Its code may have been dropped by the time that it would start.
 TEST_F(SequencesTest, AStepThatIsAbandonedWhileItIsMadeDoesNotStart) {
   for (uint64_t units = 1; units < 12; ++units) {
@@ -373,25 +401,7 @@ TEST_F(SequencesTest, AStepThatIsAbandonedWhileItIsMadeDoesNotStart) {
         slow.Turn();
       }
     };
-    auto sequence = std::make_shared<Sequence>();
-    sequence->registers = 20;
-    sequence->outputs = 0;
-    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
-    std::vector<int32_t> made(20);
-    std::iota(made.begin(), made.end(), 0);
-    sequence->instructions = {Call(1, {}, made)};
-    PrepareLaunch prepare;
-    prepare.node = NodeId(5);
-    prepare.seq = 1;
-    prepare.executable = ExecutableId(9);
-    prepare.devices = {0};
-    prepare.inputs.resize(1);
-    fairway::Launch launch;
-    launch.node = NodeId(5);
-    launch.launch_id = LaunchId(70);
-    slow.OnCommand(InstallSequence{ExecutableId(9), sequence});
-    slow.OnCommand(prepare);
-    slow.OnCommand(launch);
+    RunAlone(slow, 20, {Call(1, {}, Registers(0, 20))});
     slow.OnCommand(AbandonLaunch{LaunchId(70), LaunchId(70), absl::DataLossError("lost")});
     slow.OnCommand(DropExecutable{ExecutableId(1)});
     run();
@@ -406,25 +416,8 @@ TEST_F(SequencesTest, AStepStartsOnceAllThatItWaitsForIsWrittenDown) {
   for (uint64_t units = 1; units < 4 * kValues; ++units) {
     Recorder steps;
     ExecutorCore slow(&steps, kGangsAtWork, units);
-    auto sequence = std::make_shared<Sequence>();
-    sequence->registers = kValues + 1;
-    sequence->outputs = 0;
-    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
-    std::vector<int32_t> values(kValues);
-    std::iota(values.begin(), values.end(), 0);
-    sequence->instructions = {Call(1, {}, values), Call(1, values, {kValues})};
-    PrepareLaunch prepare;
-    prepare.node = NodeId(5);
-    prepare.seq = 1;
-    prepare.executable = ExecutableId(9);
-    prepare.devices = {0};
-    prepare.inputs.resize(1);
-    fairway::Launch launch;
-    launch.node = NodeId(5);
-    launch.launch_id = LaunchId(70);
-    slow.OnCommand(InstallSequence{ExecutableId(9), sequence});
-    slow.OnCommand(prepare);
-    slow.OnCommand(launch);
+    const std::vector<int32_t> values = Registers(0, kValues);
+    RunAlone(slow, kValues + 1, {Call(1, {}, values), Call(1, values, {kValues})});
     std::vector<uint64_t> at_work;
     for (bool goes_on = true; std::exchange(goes_on, false);) {
       for (const std::string& line : steps.Take()) {
@@ -469,26 +462,9 @@ TEST_F(SequencesTest, NoStepStartsAheadOfOneThatDoesNot) {
     const auto begins = [](const char* code) {
       return [code](const std::string& line) { return line.starts_with(code); };
     };
-    auto sequence = std::make_shared<Sequence>();
-    sequence->registers = 20;
-    sequence->outputs = 0;
-    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
-    std::vector<int32_t> results(12);
-    std::iota(results.begin(), results.end(), 2);
-    sequence->instructions = {Call(1, {}, {0}), Call(2, {}, {1}), Call(3, {0, 1}, results),
-                              Call(4, {2}, {14})};
-    PrepareLaunch prepare;
-    prepare.node = NodeId(5);
-    prepare.seq = 1;
-    prepare.executable = ExecutableId(9);
-    prepare.devices = {0};
-    prepare.inputs.resize(1);
-    fairway::Launch launch;
-    launch.node = NodeId(5);
-    launch.launch_id = LaunchId(70);
-    slow.OnCommand(InstallSequence{ExecutableId(9), sequence});
-    slow.OnCommand(prepare);
-    slow.OnCommand(launch);
+    RunAlone(slow, 20,
+             {Call(1, {}, {0}), Call(2, {}, {1}), Call(3, {0, 1}, Registers(2, 12)),
+              Call(4, {2}, {14})});
     bool idle = false;
     while (!idle && std::ranges::none_of(all, begins("x2 as"))) idle = go_on(1);
     idle = go_on(turns);
