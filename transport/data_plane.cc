@@ -40,6 +40,9 @@ constexpr std::chrono::seconds kConnectTimeout{5};
 constexpr int kDialAgain = 6;
 constexpr std::chrono::milliseconds kFirstWait{40};
 constexpr size_t kKeptBlocks = size_t{256} << 20;  // bytes
+// Answers up to this size are read in the loop. To hand them over from another thread would cost
+// more than to receive them.
+constexpr int64_t kMostInLoop = 64 << 10;
 
 using OnPull = std::function<void(PullRequest, DataPlane::Answer)>;
 
@@ -53,7 +56,138 @@ struct LoopSide {
   std::function<void(PullRequest)> on_taken_back;
 };
 
-// All connections. Everything but Post runs on the I/O thread.
+// The bytes pulled from each endpoint. Thread-safe.
+class PulledCounters {
+ public:
+  std::shared_ptr<std::atomic<uint64_t>> Of(const std::string& endpoint) {
+    std::lock_guard lock(mutex_);
+    auto& counter = counters_[endpoint];
+    if (counter == nullptr) counter = std::make_shared<std::atomic<uint64_t>>(0);
+    return counter;
+  }
+  std::vector<std::pair<std::string, uint64_t>> All() const {
+    std::lock_guard lock(mutex_);
+    std::vector<std::pair<std::string, uint64_t>> out;
+    for (const auto& [endpoint, bytes] : counters_) out.emplace_back(endpoint, bytes->load());
+    return out;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> counters_;
+};
+
+// The connections that a plane makes, all on the thread of `io`, which also calls it.
+class PeerStreams : public std::enable_shared_from_this<PeerStreams> {
+ public:
+  PeerStreams(boost::asio::io_context& io, Incarnation incarnation, TlsUse tls,
+              std::shared_ptr<BlockPool> blocks, std::shared_ptr<PulledCounters> pulled)
+      : io_(io),
+        tls_(std::move(tls)),
+        random_(static_cast<uint32_t>(incarnation.value)),
+        blocks_(std::move(blocks)),
+        pulled_(std::move(pulled)) {}
+
+  void Pull(const std::string& endpoint, PendingPull pull) {
+    Send({endpoint, false}, &ClientStream::Pull, &Peer::pulls, std::move(pull));
+  }
+  void TakeBack(const std::string& endpoint, TransferId transfer) {
+    const auto peer = peers_.find({endpoint, false});
+    if (peer == peers_.end()) return;
+    if (peer->second.stream != nullptr) return peer->second.stream->TakeBack(transfer);
+    auto& pulls = peer->second.pulls;
+    const auto taken = std::stable_partition(pulls.begin(), pulls.end(), [&](const PendingPull& p) {
+      return p.request.request.transfer != transfer;
+    });
+    std::vector<PendingPull> ended(std::make_move_iterator(taken),
+                                   std::make_move_iterator(pulls.end()));
+    pulls.erase(taken, pulls.end());
+    for (PendingPull& pull : ended) pull.done(absl::CancelledError("it was taken back"));
+  }
+  // Pushes have a connection of their own: one that finds no room holds up nothing else.
+  void Push(const std::string& endpoint, data::PendingPush push) {
+    Send({endpoint, true}, &ClientStream::Push, &Peer::pushes, std::move(push));
+  }
+  // Ends all connections, and runs no handler of a pull any more.
+  void CloseNow() {
+    closed_ = true;
+    for (auto& [key, peer] : std::exchange(peers_, {})) {
+      if (peer.stream != nullptr) peer.stream->CloseNow();
+    }
+  }
+
+ private:
+  // A connection to a peer. Exists while it is connected or being connected.
+  struct Peer {
+    std::shared_ptr<ClientStream> stream;   // nullptr: not connected yet
+    std::vector<PendingPull> pulls;         // that wait for the stream
+    std::vector<data::PendingPush> pushes;  // the same
+    int dialed = 0;                         // how often in vain
+  };
+  using PeerKey = std::pair<std::string, bool>;  // endpoint; whether it is for pushes
+
+  template <typename T>
+  void Send(PeerKey key, void (ClientStream::*send)(T), std::vector<T> Peer::*waiting, T what) {
+    const auto [entry, fresh] = peers_.try_emplace(std::move(key));
+    Peer& peer = entry->second;
+    if (peer.stream != nullptr) return (*peer.stream.*send)(std::move(what));
+    (peer.*waiting).push_back(std::move(what));
+    if (fresh) Dial(entry->first);
+  }
+
+  void Dial(const PeerKey& key) {
+    ConnectSocket(io_, key.first, kConnectTimeout, tls_,
+                  [self = shared_from_this(), key](absl::StatusOr<Channel> channel) {
+                    if (!self->closed_) self->Connected(key, std::move(channel));
+                  });
+  }
+  // Waits once to twice as long as the number says, so that those who were refused together do not
+  // come together.
+  void DialLater(const PeerKey& key, int dialed) {
+    const auto least = kFirstWait * (1 << dialed);
+    std::uniform_int_distribution<int64_t> more(0, least.count());
+    const auto timer = std::make_shared<boost::asio::steady_timer>(
+        io_, least + std::chrono::milliseconds(more(random_)));
+    timer->async_wait([self = shared_from_this(), key, timer](const error_code&) {
+      if (!self->closed_) self->Dial(key);
+    });
+  }
+
+  void Connected(const PeerKey& key, absl::StatusOr<Channel> channel) {
+    Peer& peer = peers_.at(key);
+    const bool closed = channel.status().GetPayload(kClosedInHandshake).has_value();
+    if (closed && peer.dialed < kDialAgain) return DialLater(key, peer.dialed++);
+    auto pulls = std::exchange(peer.pulls, {});
+    auto pushes = std::exchange(peer.pushes, {});
+    if (!channel.ok()) {
+      peers_.erase(key);
+      absl::Status status = channel.status();
+      status.ErasePayload(kClosedInHandshake);
+      for (PendingPull& pull : pulls) pull.done(status);
+      return;
+    }
+    peer.stream =
+        std::make_shared<ClientStream>(*std::move(channel), key.first, pulled_->Of(key.first),
+                                       blocks_, [self = weak_from_this(), key] {
+                                         if (const auto alive = self.lock())
+                                           alive->peers_.erase(key);
+                                       });
+    peer.stream->Start();
+    for (PendingPull& pull : pulls) peer.stream->Pull(std::move(pull));
+    for (data::PendingPush& push : pushes) peer.stream->Push(std::move(push));
+  }
+
+  boost::asio::io_context& io_;
+  const TlsUse tls_;
+  std::minstd_rand random_;
+  std::map<PeerKey, Peer> peers_;
+  const std::shared_ptr<BlockPool> blocks_;
+  const std::shared_ptr<PulledCounters> pulled_;
+  bool closed_ = false;
+};
+
+// The connections that others make, and those for large answers and for gangs. Everything but Post
+// runs on the I/O thread.
 class IoSide : public std::enable_shared_from_this<IoSide> {
  public:
   IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, const PortKey& key,
@@ -61,10 +195,11 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
       : loop_side_(std::move(loop_side)),
         incarnation_(incarnation),
         key_(key),
-        tls_(tls),
         handshakes_(tls),
         acceptor_(io_),
-        blocks_(BlockPool::Make(kKeptBlocks, std::move(spool))) {}
+        blocks_(BlockPool::Make(kKeptBlocks, std::move(spool))),
+        streams_(std::make_shared<PeerStreams>(io_, incarnation, tls, blocks_, pulled_)) {}
+  ~IoSide() { streams_->CloseNow(); }
 
   boost::asio::io_context& io() { return io_; }
   void set_acceptor(tcp::acceptor acceptor) { acceptor_ = std::move(acceptor); }
@@ -91,99 +226,16 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     });
   }
 
-  void Pull(const std::string& endpoint, PendingPull pull) {
-    Send({endpoint, false}, &ClientStream::Pull, &Peer::pulls, std::move(pull));
-  }
-  void TakeBack(const std::string& endpoint, TransferId transfer) {
-    const auto peer = peers_.find({endpoint, false});
-    if (peer == peers_.end()) return;
-    if (peer->second.stream != nullptr) return peer->second.stream->TakeBack(transfer);
-    auto& pulls = peer->second.pulls;
-    const auto taken = std::stable_partition(pulls.begin(), pulls.end(), [&](const PendingPull& p) {
-      return p.request.request.transfer != transfer;
-    });
-    std::vector<PendingPull> ended(std::make_move_iterator(taken),
-                                   std::make_move_iterator(pulls.end()));
-    pulls.erase(taken, pulls.end());
-    for (PendingPull& pull : ended) pull.done(absl::CancelledError("it was taken back"));
-  }
-  // Pushes have a connection of their own: one that finds no room holds up nothing else.
-  void Push(const std::string& endpoint, data::PendingPush push) {
-    Send({endpoint, true}, &ClientStream::Push, &Peer::pushes, std::move(push));
-  }
   void RetryPushes() {
     for (const auto& [_, server] : std::map(servers_)) server->RetryPush();
   }
 
-  std::vector<std::pair<std::string, uint64_t>> PulledBytes() const {
-    std::lock_guard lock(counters_mutex_);
-    std::vector<std::pair<std::string, uint64_t>> out;
-    for (const auto& [endpoint, bytes] : counters_) out.emplace_back(endpoint, bytes->load());
-    return out;
-  }
+  PeerStreams& streams() { return *streams_; }
+  const std::shared_ptr<BlockPool>& blocks() const { return blocks_; }
+  const std::shared_ptr<PulledCounters>& pulled() const { return pulled_; }
   uint64_t ServedBytes() const { return served_->load(); }
 
  private:
-  // A connection to a peer. Exists while it is connected or being connected.
-  struct Peer {
-    std::shared_ptr<ClientStream> stream;   // nullptr: not connected yet
-    std::vector<PendingPull> pulls;         // that wait for the stream
-    std::vector<data::PendingPush> pushes;  // the same
-    int dialed = 0;                         // how often in vain
-  };
-  using PeerKey = std::pair<std::string, bool>;  // endpoint; whether it is for pushes
-
-  template <typename T>
-  void Send(PeerKey key, void (ClientStream::*send)(T), std::vector<T> Peer::*waiting, T what) {
-    const auto [entry, fresh] = peers_.try_emplace(std::move(key));
-    Peer& peer = entry->second;
-    if (peer.stream != nullptr) return (*peer.stream.*send)(std::move(what));
-    (peer.*waiting).push_back(std::move(what));
-    if (fresh) Dial(entry->first);
-  }
-
-  void Dial(const PeerKey& key) {
-    ConnectSocket(
-        io_, key.first, kConnectTimeout, tls_,
-        [this, key](absl::StatusOr<Channel> channel) { Connected(key, std::move(channel)); });
-  }
-  // Waits once to twice as long as the number says, so that those who were refused together do not
-  // come together.
-  void DialLater(const PeerKey& key, int dialed) {
-    const auto least = kFirstWait * (1 << dialed);
-    std::uniform_int_distribution<int64_t> more(0, least.count());
-    const auto timer = std::make_shared<boost::asio::steady_timer>(
-        io_, least + std::chrono::milliseconds(more(random_)));
-    timer->async_wait([this, key, timer](const error_code&) { Dial(key); });
-  }
-
-  std::shared_ptr<std::atomic<uint64_t>> Counter(const std::string& endpoint) {
-    std::lock_guard lock(counters_mutex_);
-    auto& counter = counters_[endpoint];
-    if (counter == nullptr) counter = std::make_shared<std::atomic<uint64_t>>(0);
-    return counter;
-  }
-
-  void Connected(const PeerKey& key, absl::StatusOr<Channel> channel) {
-    Peer& peer = peers_.at(key);
-    const bool closed = channel.status().GetPayload(kClosedInHandshake).has_value();
-    if (closed && peer.dialed < kDialAgain) return DialLater(key, peer.dialed++);
-    auto pulls = std::exchange(peer.pulls, {});
-    auto pushes = std::exchange(peer.pushes, {});
-    if (!channel.ok()) {
-      peers_.erase(key);
-      absl::Status status = channel.status();
-      status.ErasePayload(kClosedInHandshake);
-      for (PendingPull& pull : pulls) pull.done(status);
-      return;
-    }
-    peer.stream = std::make_shared<ClientStream>(*std::move(channel), key.first, Counter(key.first),
-                                                 blocks_, [this, key] { peers_.erase(key); });
-    peer.stream->Start();
-    for (PendingPull& pull : pulls) peer.stream->Pull(std::move(pull));
-    for (data::PendingPush& push : pushes) peer.stream->Push(std::move(push));
-  }
-
   void Accepted(Channel channel) {
     const auto stranger = std::make_shared<uint64_t>(0);
     auto stream = std::make_shared<ServerStream>(
@@ -225,19 +277,16 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   const std::shared_ptr<LoopSide> loop_side_;
   const Incarnation incarnation_;
   const PortKey key_;
-  const TlsUse tls_;
   Handshakes handshakes_;
   tcp::acceptor acceptor_;
   boost::asio::steady_timer again_{io_};
-  std::minstd_rand random_{static_cast<uint32_t>(incarnation_.value)};
-  std::map<PeerKey, Peer> peers_;
   std::map<ServerStream*, std::shared_ptr<ServerStream>> servers_;
   Strangers strangers_;  // those of servers_ that have asked for nothing
   Refusals refusals_;
   const std::shared_ptr<std::atomic<uint64_t>> served_ = std::make_shared<std::atomic<uint64_t>>(0);
   const std::shared_ptr<BlockPool> blocks_;
-  mutable std::mutex counters_mutex_;
-  std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> counters_;
+  const std::shared_ptr<PulledCounters> pulled_ = std::make_shared<PulledCounters>();
+  const std::shared_ptr<PeerStreams> streams_;
 };
 
 // The right to answer one request. Answers UNAVAILABLE if it is dropped. Thread-safe.
@@ -279,12 +328,16 @@ void IoSide::Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullReques
 // The data plane over TCP: the loop's side. IoSide has the connections.
 class TcpDataPlane final : public DataPlane {
  public:
+  // `in_loop`: small answers are read in the loop.
   TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io,
-               Incarnation incarnation, std::string endpoint)
+               Incarnation incarnation, std::string endpoint, bool in_loop)
       : loop_side_(std::move(loop_side)),
         io_(std::move(io)),
         incarnation_(incarnation),
         endpoint_(std::move(endpoint)) {
+    if (in_loop)
+      in_loop_ = std::make_shared<PeerStreams>(loop_side_->loop.io_context(), incarnation, TlsUse(),
+                                               io_->blocks(), io_->pulled());
     thread_ = std::thread([io = io_.get()] {
       pthread_setname_np(pthread_self(), "fairway-data");
       io->Run();
@@ -292,6 +345,7 @@ class TcpDataPlane final : public DataPlane {
   }
   ~TcpDataPlane() override {
     loop_side_->closed = true;
+    if (in_loop_ != nullptr) in_loop_->CloseNow();
     io_->Stop();
     thread_.join();
   }
@@ -315,11 +369,17 @@ class TcpDataPlane final : public DataPlane {
                   if (!side->closed) done(std::move(blob));
                 });
     };
-    Post(endpoint, std::move(pull));
+    if (in_loop_ == nullptr || bytes > kMostInLoop) return Post(endpoint, std::move(pull));
+    InLoop("pull", [endpoint, pull = std::move(pull)](PeerStreams& streams) mutable {
+      streams.Pull(endpoint, std::move(pull));
+    });
   }
 
   void TakeBack(const std::string& endpoint, TransferId transfer) override {
-    io_->Post([io = io_.get(), endpoint, transfer] { io->TakeBack(endpoint, transfer); });
+    io_->Post([io = io_.get(), endpoint, transfer] { io->streams().TakeBack(endpoint, transfer); });
+    if (in_loop_ == nullptr) return;
+    InLoop("take back",
+           [endpoint, transfer](PeerStreams& streams) { streams.TakeBack(endpoint, transfer); });
   }
 
   void Push(const std::string& endpoint, Incarnation incarnation, const Ticket& ticket,
@@ -328,7 +388,7 @@ class TcpDataPlane final : public DataPlane {
     data::PendingPush push{data::Encode(data::WirePush{name, incarnation, ticket}, bytes),
                            std::move(pending)};
     io_->Post([io = io_.get(), endpoint, push = std::move(push)]() mutable {
-      io->Push(endpoint, std::move(push));
+      io->streams().Push(endpoint, std::move(push));
     });
   }
   void RetryPushes() override {
@@ -336,21 +396,29 @@ class TcpDataPlane final : public DataPlane {
   }
 
   std::vector<std::pair<std::string, uint64_t>> PulledBytes() const override {
-    return io_->PulledBytes();
+    return io_->pulled()->All();
   }
   uint64_t ServedBytes() const override { return io_->ServedBytes(); }
 
  private:
   void Post(const std::string& endpoint, PendingPull pull) {
     io_->Post([io = io_.get(), endpoint, pull = std::move(pull)]() mutable {
-      io->Pull(endpoint, std::move(pull));
+      io->streams().Pull(endpoint, std::move(pull));
     });
+  }
+  template <typename F>
+  void InLoop(std::string_view name, F f) {
+    loop_side_->loop.Post(name,
+                          [side = loop_side_, streams = in_loop_, f = std::move(f)]() mutable {
+                            if (!side->closed) f(*streams);
+                          });
   }
 
   const std::shared_ptr<LoopSide> loop_side_;
   const std::shared_ptr<IoSide> io_;
   const Incarnation incarnation_;
   const std::string endpoint_;
+  std::shared_ptr<PeerStreams> in_loop_;  // belongs to the loop
   std::thread thread_;
 };
 
@@ -374,7 +442,8 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
   return std::make_unique<TcpDataPlane>(std::move(loop_side), std::move(io), incarnation,
                                         advertise_host.starts_with('[')
                                             ? fmt::format("{}:{}", advertise_host, port)
-                                            : HostPort(advertise_host, port));
+                                            : HostPort(advertise_host, port),
+                                        tls.identity == nullptr);
 }
 
 }  // namespace fairway
