@@ -91,10 +91,13 @@ void Host::EndInstantly() {
 
 void Host::OnLaunchEnd(NodeId node) {
   --in_flight_;
-  Handle(0, [&] { pace_.LaunchEnded([&] { core_.LaunchDone(node, absl::OkStatus(), {}); }); });
+  Handle(0, [&] {
+    pace_.LaunchEnded();
+    core_.LaunchDone(node, absl::OkStatus(), {});
+  });
 }
 
-void Host::ReportWanted() { step_wanted_ = pace_.Wanted() || step_wanted_; }
+void Host::ReportWanted(bool may_wait) { step_wanted_ = pace_.Wanted(may_wait) || step_wanted_; }
 
 void Host::Follow(ReportPace::Next next) {
   if (next == ReportPace::Next::kSend) return SendReport();

@@ -136,7 +136,7 @@ class Machine final : public ExecutorActions, public FarSide {
   void Drop(const std::vector<ShardRef>& shards) override;
   void Abandon(const AbandonLaunch& command) override;
   void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
-  void ReportWanted() override;
+  void ReportWanted(bool may_wait) override;
 
  private:
   struct Buffer {

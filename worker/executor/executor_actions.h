@@ -73,8 +73,9 @@ class ExecutorActions {
   // on, answers whatever those want from them with `cause`.
   virtual void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {}
 
-  // Something is to be reported. Calls Core::TakeReport before the turn of the loop ends.
-  virtual void ReportWanted() = 0;
+  // Something is to be reported. Calls Core::TakeReport before the turn of the loop ends, or, if it
+  // `may_wait`, a little later, so that more goes with it (ReportPace).
+  virtual void ReportWanted(bool may_wait) = 0;
 };
 
 }  // namespace fairway

@@ -64,7 +64,7 @@ const SequenceCode* ExecutorCore::SequenceOf(const Node& node) const {
 void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, bool follows) {
   if (follows) follows_.insert(executable);
   report_.installed.push_back({executable, std::move(status)});
-  actions_->ReportWanted();
+  actions_->ReportWanted(/*may_wait=*/false);
 }
 
 void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
@@ -87,7 +87,8 @@ void ExecutorCore::On(PrepareReceive command) {
   if (nodes_.contains(command.node) || !fits) {
     ReportEnd(command.seq,
               Contradiction(command.node,
-                            "it was prepared twice, or its sources do not match its shards"));
+                            "it was prepared twice, or its sources do not match its shards"),
+              /*may_wait=*/false);
     return;
   }
   Declare(command.out, command.node);
@@ -184,7 +185,7 @@ void ExecutorCore::On(CancelNode command) {
     work_.ChargeShards(node.waits.size());
     for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
     Forget(receive->out, cause);
-    ReportEnd(receive->seq, absl::OkStatus());
+    ReportEnd(receive->seq, absl::OkStatus(), /*may_wait=*/false);
   } else {
     EndLaunch({std::move(node), {std::move(cause), {}}, true});
   }
@@ -216,7 +217,7 @@ void ExecutorCore::DropGroup(GroupId group) {
   actions_->Drop(refs);
 }
 
-void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status) {
+void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait) {
   if (!status.ok()) AddFailure({seq, status});
   if (seq == ended_through_ + 1) {
     ended_through_ = seq;
@@ -227,7 +228,7 @@ void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status) {
       ended_through_ = ended_above_.TakeFront(1).front().last;
   }
   if (seq > ended_through_) report_.finished.push_back(seq);
-  actions_->ReportWanted();
+  actions_->ReportWanted(may_wait);
   if (++report_ends_ < kReportEnds && report_bytes_ < kReportBytes) return;
   report_ends_ = report_bytes_ = 0;
   full_.push_back(std::exchange(report_, {}));
@@ -253,7 +254,7 @@ Report ExecutorCore::TakeReport() {
   } else {
     report = std::move(full_.front());
     full_.pop_front();
-    actions_->ReportWanted();
+    actions_->ReportWanted(/*may_wait=*/false);
   }
   std::erase_if(report.finished, [&](uint64_t seq) { return seq <= report.finished_through; });
   std::sort(report.finished.begin(), report.finished.end());

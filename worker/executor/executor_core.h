@@ -227,7 +227,8 @@ class ExecutorCore {
   void Conclude(NodeId id, Node::End end);
   void EndLaunch(EndInHand end);
   void Forget(const GroupPart& part, const absl::Status& cause);
-  void ReportEnd(uint64_t seq, const absl::Status& status);
+  // `may_wait`: as in ExecutorActions::ReportWanted.
+  void ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait);
   void AddInlined(Report::Inlined inlined);
   void AddFailure(Report::Failure failure);
 

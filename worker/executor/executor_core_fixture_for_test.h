@@ -56,12 +56,16 @@ class Recorder : public ExecutorActions {
     for (const ShardRef& ref : shards) names.push_back(Name(ref));
     Add("drop {}", fmt::join(names, " "));
   }
-  void ReportWanted() override { wanted = true; }
+  void ReportWanted(bool may_wait) override {
+    wanted = true;
+    urgent = urgent || !may_wait;
+  }
   Lines Take() { return std::exchange(lines, {}); }
 
   Lines lines;
   PrepareLaunch started;  // the last one
   bool wanted = false;
+  bool urgent = false;  // some report may not wait
   bool turn_wanted = false;
 
  private:

@@ -479,6 +479,28 @@ TEST_F(ExecutorCoreTest, TheWatermarkStopsAtTheFirstUnfinishedAndTheRestIsListed
   EXPECT_EQ(Reported(), "through 5 also []");
 }
 
+TEST_F(ExecutorCoreTest, EndsThatTheControllerNeedNotKnowAtOnceMayWait) {
+  const auto urgent = [&] {
+    EXPECT_FALSE(TakeReports().empty());
+    return std::exchange(actions.urgent, false);
+  };
+  Receive(1, 1, 10, {Peer()});
+  core.ReceiveDone(NodeId(1), 0, absl::OkStatus());
+  EXPECT_TRUE(urgent()) << "what reads it may wait for it";
+  ShardSource bytes;
+  bytes.kind = ShardSource::Kind::kInline;
+  Receive(2, 2, 20, {bytes});
+  core.ReceiveDone(NodeId(2), 0, absl::OkStatus());
+  EXPECT_FALSE(urgent()) << "it was certain to come";
+  Prepare(3, 3, {10}, {30});
+  Launch(3, 1);
+  core.LaunchDone(NodeId(3), absl::OkStatus(), {});
+  EXPECT_FALSE(urgent());
+  Prepare(4, 4, {10}, {40});
+  core.OnCommand(CancelNode{NodeId(4), absl::CancelledError("given up")});
+  EXPECT_TRUE(urgent());
+}
+
 TEST_F(ExecutorCoreTest, InstallationsAreReported) {
   core.OnCommand(InstallExecutable{ExecutableId(1), nullptr, "", {}, {}});
   EXPECT_THAT(actions.Take(), ElementsAre("load x1"));

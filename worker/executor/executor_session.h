@@ -173,7 +173,7 @@ class ExecutorSession final : public ExecutorActions {
   void Drop(const std::vector<ShardRef>& shards) override;
   void Abandon(const AbandonLaunch& command) override;
   void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
-  void ReportWanted() override;
+  void ReportWanted(bool may_wait) override;
 
   // Posts `f` to the loop. It is dropped if the session is destroyed before it runs.
   template <typename F>

@@ -8,13 +8,23 @@
 #include "worker/executor/executor_core.h"
 
 namespace fairway {
+namespace {
+
+// Whether its bytes were in the command. The controller has launched what reads them. A mixture of
+// sources may be taken for either.
+bool CameWithCommand(const PrepareReceive& receive) {
+  return receive.sources.front().kind == ShardSource::Kind::kInline;
+}
+
+}  // namespace
 
 void ExecutorCore::On(PrepareLaunch command) {
   const auto [node, fresh] = nodes_.try_emplace(command.node);
   auto* const known = fresh ? nullptr : std::get_if<PrepareLaunch>(&node->second.command);
   if (!fresh && (known == nullptr || !known->more || known->seq != command.seq ||
                  known->devices != command.devices)) {
-    ReportEnd(command.seq, Contradiction(command.node, "it was prepared twice"));
+    ReportEnd(command.seq, Contradiction(command.node, "it was prepared twice"),
+              /*may_wait=*/false);
     return;
   }
   for (const GroupPart& part : command.outputs) Declare(part, command.node);
@@ -214,7 +224,8 @@ void ExecutorCore::GoOnStarting() {
   if (ready != ExecutorActions::kAll) return;
   starting_.reset();
   actions_->StartLaunch(prepared, *node.launch);
-  if (Planted(Bug::kReportEarly) && id.value % 3 == 0) ReportEnd(prepared.seq, absl::OkStatus());
+  if (Planted(Bug::kReportEarly) && id.value % 3 == 0)
+    ReportEnd(prepared.seq, absl::OkStatus(), /*may_wait=*/true);
   if (!node.launch->gang) followed_.push_back({id});
 }
 
@@ -294,7 +305,7 @@ void ExecutorCore::Conclude(NodeId id, Node::End end) {
   Node node = std::move(it->second);
   nodes_.erase(it);
   if (const auto* receive = std::get_if<PrepareReceive>(&node.command))
-    return ReportEnd(receive->seq, end.status);
+    return ReportEnd(receive->seq, end.status, /*may_wait=*/CameWithCommand(*receive));
   if (node.launch.has_value() && node.launch->gang) {
     if (!node.started || node.run != nullptr) {
       LeaveLines(id, node);
@@ -327,7 +338,8 @@ bool ExecutorCore::GoOnEnding(EndInHand& end) {
     // input.
     if (end.end.status.ok() && shards_.contains(shard.shard)) AddInlined(std::move(shard));
   }
-  ReportEnd(launch.seq, end.cancelled ? absl::OkStatus() : end.end.status);
+  ReportEnd(launch.seq, end.cancelled ? absl::OkStatus() : end.end.status,
+            /*may_wait=*/!end.cancelled);
   return true;
 }
 

@@ -41,8 +41,8 @@ ExecutorSession::Counters ExecutorSession::counters() const {
   return out;
 }
 
-void ExecutorSession::ReportWanted() {
-  if (!report_pace_.Wanted()) return;
+void ExecutorSession::ReportWanted(bool may_wait) {
+  if (!report_pace_.Wanted(may_wait)) return;
   context_.loop->Post("report", [this, alive = std::weak_ptr<bool>(alive_)] {
     if (alive.lock() != nullptr) Follow(report_pace_.Step(in_flight_, Now()));
   });
@@ -59,7 +59,8 @@ void ExecutorSession::Follow(ReportPace::Next next) {
 
 void ExecutorSession::TellLaunchDone(NodeId node, const absl::Status& status,
                                      std::vector<Report::Inlined> inlined) {
-  report_pace_.LaunchEnded([&] { core_.LaunchDone(node, status, std::move(inlined)); });
+  report_pace_.LaunchEnded();
+  core_.LaunchDone(node, status, std::move(inlined));
 }
 
 }  // namespace fairway

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when an executor reports to the controller. Once the controller launches ahead, the ends
-// of launches wait for each other while other launches are under way. Everything else goes at once.
+// of launches wait for each other while other launches are under way, and so does what else the
+// core says may wait. Everything else goes at once.
 #ifndef FAIRWAY_WORKER_EXECUTOR_REPORT_PACE_H_
 #define FAIRWAY_WORKER_EXECUTOR_REPORT_PACE_H_
 
@@ -27,24 +28,16 @@ class ReportPace {
   Time pause() const { return pause_; }
 
   void LaunchedAhead() { launched_ahead_ = true; }
-  // Counts the end of a launch. `tell` tells the core of it; all that the core wants to report
-  // within this call may wait for further ends.
-  template <typename Tell>
-  void LaunchEnded(Tell tell) {
-    ++unreported_ends_;
-    telling_end_ = true;
-    tell();
-    telling_end_ = false;
-  }
+  void LaunchEnded() { ++unreported_ends_; }
 
   // What the caller does next: nothing, send the core's next report, or call TimerEnded pause()
   // from now.
   enum class Next : uint8_t { kNothing, kSend, kTimer };
 
-  // The core wants to report something. Returns whether the caller must call Step in a later turn
-  // of its loop.
-  bool Wanted() {
-    urgent_ = urgent_ || !telling_end_;
+  // The core wants to report something, which may wait or not. Returns whether the caller must call
+  // Step in a later turn of its loop.
+  bool Wanted(bool may_wait) {
+    (may_wait ? waits_ : urgent_) = true;
     return !stopped_ && !std::exchange(step_to_come_, true);
   }
   // `under_way`: launches that have not ended.
@@ -54,7 +47,7 @@ class ReportPace {
   }
   Next TimerEnded(size_t under_way, Time now) {
     timer_runs_ = false;
-    return unreported_ends_ > 0 ? Decide(under_way, now) : Next::kNothing;
+    return waits_ ? Decide(under_way, now) : Next::kNothing;
   }
   // The link has ended: nothing is reported any more.
   void Stop() { stopped_ = true; }
@@ -65,7 +58,7 @@ class ReportPace {
     const bool due = urgent_ || !launched_ahead_ || under_way == 0 ||
                      unreported_ends_ >= kEndsPerReport || now - reported_ >= pause_;
     if (!due) return std::exchange(timer_runs_, true) ? Next::kNothing : Next::kTimer;
-    urgent_ = false;
+    urgent_ = waits_ = false;
     unreported_ends_ = 0;
     reported_ = now;
     return Next::kSend;
@@ -73,10 +66,11 @@ class ReportPace {
 
   const Time pause_;
   bool launched_ahead_ = false;
-  bool telling_end_ = false;   // within LaunchEnded
-  bool urgent_ = false;        // something other than the end of a launch is to be reported
+  bool urgent_ = false;        // something that may not wait is to be reported
+  bool waits_ = false;         // something that may is
   bool step_to_come_ = false;  // the caller will call Step
-  // The caller will call TimerEnded. Invariant: true while the ends of launches wait.
+  // The caller will call TimerEnded. Invariant: true while something waits, unless a step is to
+  // come.
   bool timer_runs_ = false;
   bool stopped_ = false;
   size_t unreported_ends_ = 0;

@@ -16,7 +16,8 @@ class ReportPaceTest : public ::testing::Test {
  protected:
   // A launch ends, and the core wants to report that.
   void End() {
-    pace_.LaunchEnded([this] { step_to_come_ |= pace_.Wanted(); });
+    pace_.LaunchEnded();
+    step_to_come_ |= pace_.Wanted(/*may_wait=*/true);
   }
   // The step that was asked for.
   Next Step(size_t under_way, ReportPace::Time now) {
@@ -25,7 +26,7 @@ class ReportPaceTest : public ::testing::Test {
   }
   // Something else is reported at this time.
   void Report(ReportPace::Time now) {
-    step_to_come_ |= pace_.Wanted();
+    step_to_come_ |= pace_.Wanted(/*may_wait=*/false);
     EXPECT_EQ(Step(3, now), Next::kSend);
   }
 
@@ -62,14 +63,31 @@ TEST_F(ReportPaceTest, EightEndsAreReportedTogetherOrAfterAPause) {
   EXPECT_EQ(pace_.TimerEnded(1, kBegin + milliseconds(1)), Next::kSend);
 }
 
+TEST_F(ReportPaceTest, WhatMayWaitWithoutTheEndOfALaunchIsReportedAfterThePause) {
+  pace_.LaunchedAhead();
+  Report(kBegin);
+  step_to_come_ |= pace_.Wanted(/*may_wait=*/true);
+  EXPECT_EQ(Step(1, kBegin), Next::kTimer);
+  EXPECT_EQ(pace_.TimerEnded(1, kBegin + milliseconds(1)), Next::kSend);
+}
+
+TEST_F(ReportPaceTest, WhatMayNotWaitTakesTheOthersAlong) {
+  pace_.LaunchedAhead();
+  Report(kBegin);
+  End();
+  EXPECT_EQ(Step(1, kBegin), Next::kTimer);
+  Report(kBegin);
+  EXPECT_EQ(pace_.TimerEnded(1, kBegin + milliseconds(1)), Next::kNothing);
+}
+
 TEST_F(ReportPaceTest, OneStepIsAskedForAtATimeAndNoneOnceItHasStopped) {
-  EXPECT_TRUE(pace_.Wanted());
-  EXPECT_FALSE(pace_.Wanted());
+  EXPECT_TRUE(pace_.Wanted(false));
+  EXPECT_FALSE(pace_.Wanted(true));
   EXPECT_EQ(pace_.Step(0, kBegin), Next::kSend);
-  EXPECT_TRUE(pace_.Wanted());
+  EXPECT_TRUE(pace_.Wanted(false));
   pace_.Stop();
   EXPECT_EQ(pace_.Step(0, kBegin), Next::kNothing);
-  EXPECT_FALSE(pace_.Wanted());
+  EXPECT_FALSE(pace_.Wanted(false));
 }
 
 TEST_F(ReportPaceTest, TheMoreExecutorsReportTheSameGangsTheLongerIsThePause) {

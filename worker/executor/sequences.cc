@@ -446,7 +446,7 @@ ExecutorCore::Went ExecutorCore::EndSequence(NodeId id, Node& node, uint64_t unt
   for (Report::Failure& failure : end.failures) AddFailure(std::move(failure));
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
-  ReportEnd(seq, absl::OkStatus());
+  ReportEnd(seq, absl::OkStatus(), /*may_wait=*/true);
   return Went::kOn;
 }
 
