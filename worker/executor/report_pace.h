@@ -55,8 +55,9 @@ class ReportPace {
  private:
   Next Decide(size_t under_way, Time now) {
     if (stopped_) return Next::kNothing;
-    const bool due = urgent_ || !launched_ahead_ || under_way == 0 ||
-                     unreported_ends_ >= kEndsPerReport || now - reported_ >= pause_;
+    const bool last = under_way == 0 && unreported_ends_ > 0;
+    const bool due = urgent_ || !launched_ahead_ || last || unreported_ends_ >= kEndsPerReport ||
+                     now - reported_ >= pause_;
     if (!due) return std::exchange(timer_runs_, true) ? Next::kNothing : Next::kTimer;
     urgent_ = waits_ = false;
     unreported_ends_ = 0;

@@ -67,8 +67,8 @@ TEST_F(ReportPaceTest, WhatMayWaitWithoutTheEndOfALaunchIsReportedAfterThePause)
   pace_.LaunchedAhead();
   Report(kBegin);
   step_to_come_ |= pace_.Wanted(/*may_wait=*/true);
-  EXPECT_EQ(Step(1, kBegin), Next::kTimer);
-  EXPECT_EQ(pace_.TimerEnded(1, kBegin + milliseconds(1)), Next::kSend);
+  EXPECT_EQ(Step(0, kBegin), Next::kTimer) << "a launch may follow";
+  EXPECT_EQ(pace_.TimerEnded(0, kBegin + milliseconds(1)), Next::kSend);
 }
 
 TEST_F(ReportPaceTest, WhatMayNotWaitTakesTheOthersAlong) {
