@@ -11,9 +11,9 @@ namespace {
 // Bytes of frames after which a report of the log leaves alone. A full link holds more
 // (IslandLinksOptions::link_bytes), so the controller gets a report before the link runs dry.
 constexpr size_t kAtOnce = 256 << 10;
-// Bytes of frames after which it leaves with another report: some eighty launches. Fewer are not
+// Bytes of frames after which it leaves with another report: some 160 launches. Fewer are not
 // worth a frame; the next heartbeat tells of them.
-constexpr size_t kWithReport = 16 << 10;
+constexpr size_t kWithReport = 32 << 10;
 
 }  // namespace
 

@@ -67,7 +67,7 @@ TEST(CommandInboxTest, AReportGoesWithAHeartbeatOrWhenThereIsEnoughToReport) {
   EXPECT_THAT(inbox.Report(With::kHeartbeat), IsEmpty());
 
   FreeGroups frees;
-  for (uint64_t i = 0; i < 20000; ++i) frees.groups.push_back(GroupId(i));
+  for (uint64_t i = 0; i < 40000; ++i) frees.groups.push_back(GroupId(i));
   ASSERT_TRUE(inbox.Take(FrameOf(1, {{3, EncodeCommand(frees).value()}})).ok());
   EXPECT_THAT(inbox.Report(With::kNothing), IsEmpty());
   EXPECT_FALSE(inbox.Report(With::kReport).empty());

@@ -286,20 +286,21 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
                     });
   }
   --in_flight_;
+  report_pace_.LaunchEnded(/*gang=*/static_cast<bool>(launched.gang));
   if (!status.ok()) {
     // Not its end: earlier gangs may still run.
     if (launched.gang) exchanges_->LeaveOut(launched.gang.value, launched.gang.value, status);
-    TellLaunchDone(launched.node, status, {});
+    core_.LaunchDone(launched.node, status, {});
   } else if (const auto& bytes = launched.made->bytes; !bytes.empty()) {
     std::vector<Report::Inlined> inlined;
     for (size_t i = 0; i < bytes.size(); ++i) {
       if (bytes[i] != nullptr) inlined.push_back({launched.inline_shards[i], bytes[i]});
     }
-    TellLaunchDone(launched.node, absl::OkStatus(), std::move(inlined));
+    core_.LaunchDone(launched.node, absl::OkStatus(), std::move(inlined));
   } else {
     ReadShards(launched.inline_shards,
                [this, node = launched.node](std::vector<Report::Inlined> inlined) {
-                 TellLaunchDone(node, absl::OkStatus(), std::move(inlined));
+                 core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
                });
   }
   // Those that were dropped in the meantime may be many.

@@ -189,8 +189,6 @@ class ExecutorSession final : public ExecutorActions {
   void OnPull(PullRequest request, DataPlane::Answer answer);
   void OnTakenBack(PullRequest request);
   void ServeArgument(PullRequest request, DataPlane::Answer answer) const;
-  void TellLaunchDone(NodeId node, const absl::Status& status,
-                      std::vector<Report::Inlined> inlined);
   // Does what report_pace_ says.
   void Follow(ReportPace::Next next);
   // Returns where the launch makes each of `shards`, in their order.

@@ -57,10 +57,4 @@ void ExecutorSession::Follow(ReportPace::Next next) {
   });
 }
 
-void ExecutorSession::TellLaunchDone(NodeId node, const absl::Status& status,
-                                     std::vector<Report::Inlined> inlined) {
-  report_pace_.LaunchEnded();
-  core_.LaunchDone(node, status, std::move(inlined));
-}
-
 }  // namespace fairway
