@@ -29,7 +29,7 @@ class GrpcCallbackStream final : public RpcCall, public CallbackStream {
 
  private:
   void StartReading(In* into) override { StartRead(into); }
-  void StartWriting(const Out* message) override { StartWrite(*message); }
+  void StartWriting(const Out* message, bool more) override { StartWrite(*message, more); }
   void FinishStream(const absl::Status& status) override { Finish(status); }
 };
 

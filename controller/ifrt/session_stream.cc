@@ -51,10 +51,6 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
   return session->MayRead() ? Going::kOn : Going::kLater;
 }
 
-void IfrtStream::StartWriting(const Response* message) {
-  StartWrite(*message, !outbox_.empty());  // it is sent with the next message
-}
-
 void IfrtStream::FailSession(const absl::Status& status) {
   IfrtSession* session = door_->Find(id_);
   if (session != nullptr) session->Refuse(status);
@@ -73,7 +69,7 @@ IfrtStream::Outgoing IfrtStream::Next() {
   std::unique_ptr<Response> message = std::move(outbox_.front());
   outbox_.pop_front();
   const size_t bytes = BytesOf(*message);
-  return {std::move(message), bytes};
+  return {std::move(message), bytes, !outbox_.empty()};
 }
 
 }  // namespace fairway

@@ -53,7 +53,7 @@ class IfrtStream final : public RpcCall,
 
   // SessionStream
   void StartReading(Request* into) override { StartRead(into); }
-  void StartWriting(const Response* message) override;
+  void StartWriting(const Response* message, bool more) override { StartWrite(*message, more); }
   void FinishStream(const absl::Status& status) override { Finish(status); }
   Outgoing Next() override;
   void DropUnsent() override { outbox_.clear(); }

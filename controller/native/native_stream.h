@@ -71,7 +71,9 @@ class NativeStream final : public RpcCall,
     coming_ = into;
     StartRead(into);
   }
-  void StartWriting(const grpc::ByteBuffer* message) override { StartWrite(*message); }
+  void StartWriting(const grpc::ByteBuffer* message, bool more) override {
+    StartWrite(*message, more);
+  }
   void FinishStream(const absl::Status& status) override { Finish(status); }
   Outgoing Next() override;
   void DropUnsent() override { outbox_.Clear(); }

@@ -49,13 +49,17 @@ void RpcCall::StartRead(grpc::ByteBuffer* into) {
 }
 
 void RpcCall::Read(const Into& into) {
-  const std::lock_guard lock(mu_);
-  into_ = into;
-  if (early_ != nullptr) {
-    early_->read = true;
-  } else {
-    BeginRead();
+  {
+    const std::lock_guard lock(mu_);
+    if (finished_) return;
+    into_ = into;
+    if (early_ != nullptr) {
+      early_->read = true;
+      return;
+    }
+    ++at_work_;
   }
+  BeginRead();
 }
 
 void RpcCall::StartWrite(const MessageLite& message, bool more) {
@@ -63,12 +67,15 @@ void RpcCall::StartWrite(const MessageLite& message, bool more) {
 }
 
 void RpcCall::StartWrite(const grpc::ByteBuffer& bytes, bool more) {
-  const std::lock_guard lock(mu_);
-  if (early_ != nullptr) {
-    early_->write = bytes;
-  } else {
-    BeginWrite(bytes, more);
+  {
+    const std::lock_guard lock(mu_);
+    if (early_ != nullptr) {
+      early_->write = bytes;
+      return;
+    }
+    ++at_work_;
   }
+  BeginWrite(bytes, more);
 }
 
 void RpcCall::StartWriteAndFinish(const MessageLite& message, const absl::Status& status) {
@@ -76,39 +83,41 @@ void RpcCall::StartWriteAndFinish(const MessageLite& message, const absl::Status
 }
 
 void RpcCall::StartWriteAndFinish(const grpc::ByteBuffer& bytes, const absl::Status& status) {
-  const std::lock_guard lock(mu_);
-  if (early_ != nullptr) {
-    early_->write = bytes;
-    early_->end = status;
-  } else {
-    BeginFinish(&bytes, status);
+  {
+    const std::lock_guard lock(mu_);
+    if (early_ != nullptr) {
+      early_->write = bytes;
+      early_->end = status;
+      return;
+    }
+    ++at_work_;
+    finished_ = true;
   }
+  BeginFinish(&bytes, status);
 }
 
 void RpcCall::Finish(const absl::Status& status) {
-  const std::lock_guard lock(mu_);
-  if (early_ != nullptr) {
-    early_->end = status;
-  } else {
-    BeginFinish(nullptr, status);
+  {
+    const std::lock_guard lock(mu_);
+    if (early_ != nullptr) {
+      early_->end = status;
+      return;
+    }
+    ++at_work_;
+    finished_ = true;
   }
+  BeginFinish(nullptr, status);
 }
 
-void RpcCall::BeginRead() {
-  ++at_work_;
-  transport_->stream.Read(&transport_->incoming, &transport_->read);
-}
+void RpcCall::BeginRead() { transport_->stream.Read(&transport_->incoming, &transport_->read); }
 
 void RpcCall::BeginWrite(const grpc::ByteBuffer& bytes, bool more) {
-  ++at_work_;
   grpc::WriteOptions options;
   if (more) options.set_buffer_hint();
   transport_->stream.Write(bytes, options, &transport_->write);
 }
 
 void RpcCall::BeginFinish(const grpc::ByteBuffer* last, const absl::Status& status) {
-  ++at_work_;
-  finished_ = true;
   if (last == nullptr) {
     transport_->stream.Finish(ToGrpc(status), &transport_->finish);
   } else {
@@ -117,11 +126,16 @@ void RpcCall::BeginFinish(const grpc::ByteBuffer* last, const absl::Status& stat
 }
 
 void RpcCall::Bind(std::unique_ptr<RpcTransport> transport) {
-  const std::lock_guard lock(mu_);
-  transport_ = std::move(transport);
-  transport_->call = this;
-  at_work_ = 1;  // gRPC says when it is done
-  const std::unique_ptr<Early> early = std::move(early_);
+  std::unique_ptr<Early> early;
+  {
+    const std::lock_guard lock(mu_);
+    transport_ = std::move(transport);
+    transport_->call = this;
+    early = std::move(early_);
+    finished_ = early->end.has_value();
+    at_work_ = 1 +  // gRPC says when it is done
+               (early->read ? 1 : 0) + (finished_ || early->write.has_value() ? 1 : 0);
+  }
   if (early->read) BeginRead();
   if (early->end.has_value()) {
     BeginFinish(early->write.has_value() ? &*early->write : nullptr, *early->end);

@@ -46,7 +46,8 @@ class RpcCall {
   // The call is finished, and nothing is at work. Comes last, and may delete the call.
   virtual void OnDone() = 0;
 
-  // Ends the call. Called once, while no write is at work; a read that is ends without a message.
+  // Ends the call. Called once, while no write is at work; a read that is ends without a message,
+  // and one that is started later does nothing.
   void Finish(const absl::Status& status);
 
  protected:
@@ -86,7 +87,8 @@ class RpcCall {
   // Something that was at work is over.
   void Ended();
 
-  // With mu_ held.
+  // What is at work already, begins. Called without mu_: gRPC sends within these calls, and the
+  // server's thread needs the lock meanwhile.
   void BeginRead();
   void BeginWrite(const grpc::ByteBuffer& bytes, bool more);
   void BeginFinish(const grpc::ByteBuffer* last, const absl::Status& status);
@@ -94,9 +96,10 @@ class RpcCall {
   Into into_;        // of the read that is at work
   size_t came_ = 0;  // written before OnReadDone
 
-  std::mutex mu_;                            // guards the members below
-  std::unique_ptr<RpcTransport> transport_;  // from Bind until OnDone
-  std::unique_ptr<Early> early_;             // until Bind: a service makes a call first
+  std::mutex mu_;  // guards the members below
+  // From Bind until OnDone. Used without the lock while something is at work.
+  std::unique_ptr<RpcTransport> transport_;
+  std::unique_ptr<Early> early_;  // until Bind: a service makes a call first
   int at_work_ = 0;
   bool finished_ = false;
 };

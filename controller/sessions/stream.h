@@ -77,12 +77,15 @@ class SessionStream : public OpenStream,
   };
   struct Outgoing {
     std::unique_ptr<Out> message;
-    Weight weight;  // as counted when it was queued
+    Weight weight;      // as counted when it was queued
+    bool more = false;  // another one follows at once
   };
 
-  // ---- The transport's part. Called with the lock held.
+  // ---- The transport's part. One read and one write at a time. A read may be started after
+  // FinishStream, and does nothing then.
   virtual void StartReading(In* into) = 0;
-  virtual void StartWriting(const Out* message) = 0;
+  virtual void StartWriting(const Out* message, bool more) = 0;
+  // Called with the lock held, as the two below.
   virtual void FinishStream(const absl::Status& status) = 0;
   // The next message to write, if there is one.
   virtual Outgoing Next() = 0;
@@ -185,12 +188,22 @@ class SessionStream : public OpenStream,
   // The same while it holds more than its share of the memory for messages: many may wait for that.
   static constexpr std::chrono::milliseconds kOverPoll{40};
 
+  // What is started when mu_ is released: a read or write may send within the call, and whom the
+  // loop's wake-up or the transport's callback runs needs the lock.
+  struct Starts {
+    bool drain = false;
+    In* read = nullptr;
+    const Out* write = nullptr;
+    bool more = false;  // of `write`
+  };
+  void StartAll(const Starts& starts);
+
   void Drain();
-  void PostDrain();  // with mu_ held
   void PostClose();
-  // With mu_ held: starts the next read, if there is room and none is under way.
-  void MaybeRead();
-  void MaybeWrite();
+  // With mu_ held: adds the next read, if there is room and none is under way.
+  void MaybeRead(Starts& starts);
+  void MaybeWrite(Starts& starts);
+  void MaybeDrain(Starts& starts) { starts.drain = !std::exchange(drain_posted_, true); }
   // With mu_ held.
   void CountUnsent(size_t bytes, size_t own) {
     share_->Take(static_cast<int64_t>(own) - static_cast<int64_t>(unsent_.own));
@@ -207,8 +220,7 @@ class SessionStream : public OpenStream,
   std::shared_ptr<SessionStream> self_;  // until TransportDone
   std::unique_ptr<In> reading_;          // being filled by the transport
 
-  // Guards the members below, and every StartReading, StartWriting and FinishStream: none may come
-  // after FinishStream.
+  // Guards the members below, and FinishStream.
   std::mutex mu_;
   std::vector<Item> inbox_;
   size_t inbox_bytes_ = 0;

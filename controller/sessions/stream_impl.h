@@ -19,9 +19,13 @@ void SessionStream<In, Item, Out>::Start() {
   context_.loop->Post("session open", [self = self_] {
     const absl::Status opened = self->OpenSession();
     if (!opened.ok()) return self->End(opened);
-    const std::lock_guard lock(self->mu_);
-    self->paused_ = false;
-    self->MaybeRead();
+    Starts starts;
+    {
+      const std::lock_guard lock(self->mu_);
+      self->paused_ = false;
+      self->MaybeRead(starts);
+    }
+    self->StartAll(starts);
   });
 }
 
@@ -38,13 +42,20 @@ void SessionStream<In, Item, Out>::Fail(absl::Status status) {
 }
 
 template <typename In, typename Item, typename Out>
-void SessionStream<In, Item, Out>::MaybeRead() {
+void SessionStream<In, Item, Out>::StartAll(const Starts& starts) {
+  if (starts.drain) context_.loop->Post("session requests", [self = Self()] { self->Drain(); });
+  if (starts.write != nullptr) StartWriting(starts.write, starts.more);
+  if (starts.read != nullptr) StartReading(starts.read);
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::MaybeRead(Starts& starts) {
   if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxItems ||
       inbox_bytes_ >= kInboxBytes || unsent_.bytes >= kUnsentBytes || Over())
     return;
   read_at_work_ = true;
   reading_ = std::make_unique<In>();
-  StartReading(reading_.get());
+  starts.read = reading_.get();
 }
 
 template <typename In, typename Item, typename Out>
@@ -55,6 +66,7 @@ void SessionStream<In, Item, Out>::ReadDone(bool ok) {
          : Error(absl::StatusCode::kCancelled,
                  "the session has ended: the client closed its stream, or sent no valid {}",
                  context_.message);
+  Starts starts;
   std::unique_lock lock(mu_);
   read_at_work_ = false;
   if (!decoded.ok()) {
@@ -66,8 +78,10 @@ void SessionStream<In, Item, Out>::ReadDone(bool ok) {
   share_->Take(static_cast<int64_t>(decoded->bytes));
   if (context_.took) context_.took(decoded->sent);
   inbox_.push_back(std::move(decoded->item));
-  PostDrain();
-  MaybeRead();
+  MaybeDrain(starts);
+  MaybeRead(starts);
+  lock.unlock();
+  StartAll(starts);
 }
 
 template <typename In, typename Item, typename Out>
@@ -88,20 +102,18 @@ void SessionStream<In, Item, Out>::Drain() {
   if (going == Going::kEnded) return;
   const bool over = Over();
   if (going == Going::kOn && (over || *given_away_ >= kInboxBytes)) going = Going::kLater;
-  const std::lock_guard lock(mu_);
-  going_ = going;
-  paused_ = going == Going::kLater;
-  MaybeRead();
-  if (going == Going::kLater && !std::exchange(drain_posted_, true))
-    context_.loop->PostAfter(over ? kOverPoll : kPausePoll, "session paused",
-                             [self = Self()] { self->Drain(); });
-  if (going == Going::kSoon || !inbox_.empty()) PostDrain();
-}
-
-template <typename In, typename Item, typename Out>
-void SessionStream<In, Item, Out>::PostDrain() {
-  if (!std::exchange(drain_posted_, true))
-    context_.loop->Post("session requests", [self = Self()] { self->Drain(); });
+  Starts starts;
+  {
+    const std::lock_guard lock(mu_);
+    going_ = going;
+    paused_ = going == Going::kLater;
+    MaybeRead(starts);
+    if (going == Going::kLater && !std::exchange(drain_posted_, true))
+      context_.loop->PostAfter(over ? kOverPoll : kPausePoll, "session paused",
+                               [self = Self()] { self->Drain(); });
+    if (going == Going::kSoon || !inbox_.empty()) MaybeDrain(starts);
+  }
+  StartAll(starts);
 }
 
 template <typename In, typename Item, typename Out>
@@ -117,44 +129,55 @@ void SessionStream<In, Item, Out>::Send(Queue queue) {
 
 template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::Flush(bool again) {
-  const std::lock_guard lock(mu_);
-  flush_coming_ = again;
-  MaybeWrite();
+  Starts starts;
+  {
+    const std::lock_guard lock(mu_);
+    flush_coming_ = again;
+    MaybeWrite(starts);
+  }
+  StartAll(starts);
 }
 
 template <typename In, typename Item, typename Out>
-void SessionStream<In, Item, Out>::MaybeWrite() {
+void SessionStream<In, Item, Out>::MaybeWrite(Starts& starts) {
   if (writing_.message != nullptr || finished_) return;
   writing_ = Next();
-  if (writing_.message != nullptr) StartWriting(writing_.message.get());
+  starts.write = writing_.message.get();
+  starts.more = writing_.more;
 }
 
 template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::WriteDone(bool ok) {
-  const std::lock_guard lock(mu_);
+  Starts starts;
+  std::unique_lock lock(mu_);
   CountUnsent(unsent_.bytes - writing_.weight.bytes, unsent_.own - writing_.weight.own);
   writing_ = {};
   if (!ok || ending_) {
     DropUnsent();
     CountUnsent(0, 0);
   }
-  MaybeRead();
-  MaybeWrite();
+  MaybeRead(starts);
+  MaybeWrite(starts);
   if (writing_.message == nullptr && ending_ && !std::exchange(finished_, true))
     FinishStream(end_status_);
+  lock.unlock();
+  StartAll(starts);
 }
 
 template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::End(absl::Status status) {
-  const std::lock_guard lock(mu_);
+  Starts starts;
+  std::unique_lock lock(mu_);
   if (ending_) return;
   ending_ = true;
   end_status_ = std::move(status);
-  MaybeWrite();
+  MaybeWrite(starts);
   if (writing_.message != nullptr) {  // WriteDone goes on when the client reads, which may be never
     DropUnsent();
     CountUnsent(writing_.weight.bytes, writing_.weight.own);
-    return;
+    starts.more = false;
+    lock.unlock();
+    return StartAll(starts);
   }
   finished_ = true;
   FinishStream(end_status_);

@@ -30,7 +30,7 @@ class Numbers final : public SessionStream<size_t, size_t, size_t> {
     into_ = into;
     ++reads;
   }
-  void StartWriting(const size_t*) override {}
+  void StartWriting(const size_t*, bool /*more*/) override {}
   void FinishStream(const absl::Status&) override {}
   Outgoing Next() override { return {}; }
   void DropUnsent() override {}

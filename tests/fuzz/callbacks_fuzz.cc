@@ -92,7 +92,7 @@ class Client final : public CallbackStream {
     FUZZ_CHECK(!finished_ && reading_ == nullptr);
     reading_ = into;
   }
-  void StartWriting(const Out* message) override {
+  void StartWriting(const Out* message, bool /*more*/) override {
     FUZZ_CHECK(!finished_ && !writing_);
     writing_ = true;
     // Invalid UTF-8 in a text field would make the client drop the message.
