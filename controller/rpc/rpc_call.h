@@ -87,8 +87,8 @@ class RpcCall {
   // Something that was at work is over.
   void Ended();
 
-  // What is at work already, begins. Called without mu_: gRPC sends within these calls, and the
-  // server's thread needs the lock meanwhile.
+  // They begin what at_work_ counts already. Called without mu_: gRPC sends within these calls, and
+  // the server's thread needs the lock meanwhile.
   void BeginRead();
   void BeginWrite(const grpc::ByteBuffer& bytes, bool more);
   void BeginFinish(const grpc::ByteBuffer* last, const absl::Status& status);

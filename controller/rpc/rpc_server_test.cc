@@ -26,16 +26,23 @@ using ::testing::HasSubstr;
 struct Seen {
   std::atomic<std::thread::id> read_by;
   std::atomic<int> cancelled = 0;
+  int reads = 0;  // when it is done
   std::promise<void> done;
 };
 
-// Answers each message with itself. It stops reading at "stop", and ends when it is cancelled.
+// Answers each message with itself. It stops reading at "stop", and ends when it is cancelled; it
+// reads on after its end at "over".
 class Echo final : public RpcCall {
  public:
   explicit Echo(Seen* seen) : seen_(seen) { StartRead(&line_); }
   void OnReadDone(bool ok) override {
     seen_->read_by = std::this_thread::get_id();
+    ++reads_;
     if (!ok) return Finish(absl::OutOfRangeError("no message"));
+    if (line_.line() == "over") {
+      Finish(absl::OkStatus());
+      return StartRead(&line_);
+    }
     StartWrite(line_);
   }
   void OnWriteDone(bool ok) override {
@@ -47,12 +54,14 @@ class Echo final : public RpcCall {
       Finish(absl::CancelledError());
   }
   void OnDone() override {
+    seen_->reads = reads_;
     seen_->done.set_value();
     delete this;
   }
 
  private:
   Seen* const seen_;
+  int reads_ = 0;
   v1::LogLine line_;
 };
 
@@ -131,6 +140,15 @@ TEST_F(RpcServerTest, AMessageThatDoesNotParseIsTheLast) {
   ASSERT_TRUE(client->Write("\x0a\x7f"));  // a field that is cut short
   EXPECT_EQ(client->Hear(), "the end");
   EXPECT_EQ(client->stream->Finish().error_code(), grpc::StatusCode::OUT_OF_RANGE);
+}
+
+TEST_F(RpcServerTest, AReadThatIsStartedAfterTheEndDoesNothing) {
+  const auto client = Begin();
+  ASSERT_TRUE(client->Say("over"));
+  EXPECT_EQ(client->Hear(), "the end");
+  EXPECT_TRUE(client->stream->Finish().ok());
+  seen_.done.get_future().wait();
+  EXPECT_EQ(seen_.reads, 1);
 }
 
 TEST_F(RpcServerTest, ACallHearsThatItsClientHasGone) {

@@ -188,8 +188,8 @@ class SessionStream : public OpenStream,
   // The same while it holds more than its share of the memory for messages: many may wait for that.
   static constexpr std::chrono::milliseconds kOverPoll{40};
 
-  // What is started when mu_ is released: a read or write may send within the call, and whom the
-  // loop's wake-up or the transport's callback runs needs the lock.
+  // What is started once mu_ is released. A read or a write may send within the call, and a post
+  // wakes the loop, which would wait for the lock.
   struct Starts {
     bool drain = false;
     In* read = nullptr;
@@ -200,7 +200,7 @@ class SessionStream : public OpenStream,
 
   void Drain();
   void PostClose();
-  // With mu_ held: adds the next read, if there is room and none is under way.
+  // With mu_ held. MaybeRead: adds the next read, if there is room and none is under way.
   void MaybeRead(Starts& starts);
   void MaybeWrite(Starts& starts);
   void MaybeDrain(Starts& starts) { starts.drain = !std::exchange(drain_posted_, true); }
