@@ -186,8 +186,8 @@ class PeerStreams : public std::enable_shared_from_this<PeerStreams> {
   bool closed_ = false;
 };
 
-// The connections that others make, and those for large answers and for gangs. Everything but Post
-// runs on the I/O thread.
+// The connections that others make, and those for gangs and for answers that the loop does not
+// read. Everything but Post runs on the I/O thread.
 class IoSide : public std::enable_shared_from_this<IoSide> {
  public:
   IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, const PortKey& key,

@@ -10,8 +10,8 @@
 namespace fairway {
 namespace {
 
-// Whether its bytes were in the command. The controller has launched what reads them. A mixture of
-// sources may be taken for either.
+// Whether its bytes were in the command. Mostly, the controller has launched what reads them
+// already; else it hears of the end a little later. A mixture of sources may be taken for either.
 bool CameWithCommand(const PrepareReceive& receive) {
   return receive.sources.front().kind == ShardSource::Kind::kInline;
 }
