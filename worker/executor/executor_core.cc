@@ -279,6 +279,7 @@ void ExecutorCore::Reset() {
   inbox_launches_ = 0;
   launching_.reset();
   starting_.reset();
+  forgetting_.reset();
   ending_.clear();
   work_.BeginTurn();
   turn_wanted_ = commands_next_ = false;

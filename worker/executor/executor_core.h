@@ -213,6 +213,7 @@ class ExecutorCore {
   bool FollowUpNext();
   bool StartNext();
   bool HandleNext();
+  void CommandsNext();  // lets the commands that wait have the next slice
   void QueueSequence(NodeId id);  // when it may go on
   void WakeNextWaiter(SettledShard& settled);
   void DropGroup(GroupId group);
@@ -225,7 +226,9 @@ class ExecutorCore {
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
   void Conclude(NodeId id, Node::End end);
+  // Does a part; the rest is in hand then.
   void EndLaunch(EndInHand end);
+  bool IsEnding(NodeId launch) const;  // whether ending_ has it
   void Forget(const GroupPart& part, const absl::Status& cause);
   // `may_wait`: as in ExecutorActions::ReportWanted.
   void ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait);
@@ -252,6 +255,9 @@ class ExecutorCore {
   // actions come in between.
   std::optional<LaunchInHand> launching_;
   std::optional<StartInHand> starting_;
+  std::optional<EndInHand> forgetting_;  // it was cancelled
+  // Ends of launches with many outputs, a part of each after the other. Commands go in between: an
+  // output is declared until it is ended, as if its launch still ran.
   std::deque<EndInHand> ending_;
   // Consequences of events. They are done before the next command, and one by one: none runs inside
   // another, because a chain of local copies may have any length.
@@ -265,7 +271,7 @@ class ExecutorCore {
   size_t inbox_launches_ = 0;
   WorkMeter work_;
   bool turn_wanted_ = false;
-  bool commands_next_ = false;   // a sequence has used its slice
+  bool commands_next_ = false;   // a sequence, or an end of ending_, has used its slice
   uint64_t commands_until_ = 0;  // in units: where the slice of the commands ends
   // Launched and not ended; steps of sequences are not in it.
   std::set<std::pair<LaunchId, NodeId>> launches_;

@@ -307,16 +307,43 @@ TEST_F(WideLaunchesTest, BeginAndEndInTurns) {
     Prepare(2, 2, {first.begin() + at, first.begin() + at + 1000},
             {second.begin() + at, second.begin() + at + 1000}, 1, from + 1000 < kValues);
   }
-  Launch(2, 2);
+  Launch(2, 2, /*ahead=*/true);
   Prepare(3, 3, {}, {9 * kMany});
   Launch(3, 3);
-  EXPECT_THAT(actions.Take(), IsEmpty());  // the wide one goes first
   EXPECT_GE(RunTurns(), static_cast<int>(kValues / 4000));
-  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 2", "launch n3 id 3"));
+  // The wide one waited for the end of the first.
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n3 id 3", "launch n2 id 2"));
   core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
   RunTurns();
   EXPECT_EQ(core.num_launched(), 1u);
   EXPECT_THAT(Reported(), HasSubstr("through 2 also [] failed 2: UNKNOWN: boom"));
+  EveryTurnIsShort();
+}
+
+// The commands of others do not wait until all outputs have ended.
+TEST_F(WideLaunchesTest, CommandsGoBetweenThePartsOfAnEnd) {
+  const std::vector<uint64_t> first = Groups(1);
+  for (uint64_t from = 0; from < kValues; from += 1000) {
+    const auto at = first.begin() + static_cast<ptrdiff_t>(from);
+    Prepare(1, 1, {}, {at, at + 1000}, 1, from + 1000 < kValues);
+  }
+  Launch(1, 1);
+  RunTurns();
+  actions.Take();
+  // It goes ahead of the end that it waits for.
+  Prepare(2, 2, {first.back()}, {9 * kMany});
+  Done(1);
+  Launch(2, 2, /*ahead=*/true);
+  Prepare(3, 3, {}, {9 * kMany + 1});
+  Launch(3, 3);
+  core.Turn();
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n3 id 3"));
+  Done(3);
+  EXPECT_EQ(Reported(), "through 0 also [3]");
+  RunTurns();
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 2"));
+  Done(2);
+  EXPECT_EQ(Reported(), "through 3 also []");
   EveryTurnIsShort();
 }
 
@@ -375,7 +402,7 @@ TEST_F(WideLaunchesTest, SequencesAndTheirStepsAreMadeInTurns) {
     Prepare(2, 2, {at, at + 1000},
             more ? std::vector<uint64_t>() : std::vector<uint64_t>{kValues + 1}, 9, more);
   }
-  Launch(2, 2);
+  Launch(2, 2, /*ahead=*/true);
   RunTurns();
   // The second step waits for what the first makes.
   Lines lines = actions.Take();

@@ -152,13 +152,19 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
   if (shard == shards_.end()) return false;
   if (shard->second.state != ShardState::kDeclared) return true;
   const auto producer = nodes_.find(shard->second.producer);
-  if (producer == nodes_.end()) return false;
+  if (producer == nodes_.end()) return IsEnding(shard->second.producer);
   const auto* receive = std::get_if<PrepareReceive>(&producer->second.command);
   if (receive == nullptr) return producer->second.launch.has_value();
   // The bytes came with the command, for one device or for each.
   return std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
     return s.kind == ShardSource::Kind::kInline ||
            (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
+  });
+}
+
+bool ExecutorCore::IsEnding(NodeId launch) const {
+  return std::ranges::any_of(ending_, [&](const EndInHand& end) {
+    return std::get<PrepareLaunch>(end.node.command).node == launch;
   });
 }
 
@@ -318,14 +324,20 @@ void ExecutorCore::Conclude(NodeId id, Node::End end) {
 }
 
 void ExecutorCore::EndLaunch(EndInHand end) {
-  if (!ending_.empty() || !GoOnEnding(end)) ending_.push_back(std::move(end));
+  if (GoOnEnding(end)) return;
+  if (end.cancelled) {
+    forgetting_ = std::move(end);
+  } else {
+    ending_.push_back(std::move(end));
+    CommandsNext();
+  }
 }
 
 bool ExecutorCore::GoOnEnding(EndInHand& end) {
   const auto& launch = std::get<PrepareLaunch>(end.node.command);
   for (size_t ended = 0; end.output < launch.outputs.size(); ++end.output) {
     const GroupPart& part = launch.outputs[end.output];
-    if (ended >= shards_at_once_) return false;
+    if (ended >= std::max<size_t>(shards_at_once_ / 4, 1)) return false;
     ended += part.shards.size();
     end.cancelled ? Forget(part, end.end.status) : ShardsEnded(part, end.end.status);
   }

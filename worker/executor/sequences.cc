@@ -73,8 +73,7 @@ void ExecutorCore::Advance(NodeId id) {
   }
   if (went != Went::kPaused) return;
   if (!Planted(Bug::kForgetSequence)) QueueSequence(id);
-  commands_next_ = true;
-  commands_until_ = work_.units() + kSliceUnits;
+  CommandsNext();
 }
 
 ExecutorCore::Went ExecutorCore::TakeArguments(NodeId id, Node& node, uint64_t until) {

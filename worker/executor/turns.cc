@@ -3,7 +3,7 @@
 // consequences of events, then launches whose inputs and turn have come, then the next command. So
 // a command finds everything as if all earlier commands were done at once. An event that comes
 // before the command is done finds everything as if the command came later. Only sequences go on
-// between commands.
+// between commands, and ends of launches with many outputs: as if the rest of the outputs came later.
 #include <utility>
 
 #include "base/planted.h"
@@ -43,19 +43,32 @@ void ExecutorCore::DoWork() {
 
 bool ExecutorCore::DoNext() {
   if (FollowUpNext()) return true;
-  if (!advance_.empty() && !commands_next_) {
-    const NodeId id = advance_.front();
-    advance_.pop_front();
-    Advance(id);
-    return true;
+  if (!commands_next_) {
+    if (!ending_.empty()) {
+      EndInHand end = std::move(ending_.front());
+      ending_.pop_front();
+      EndLaunch(std::move(end));
+      return true;
+    }
+    if (!advance_.empty()) {
+      const NodeId id = advance_.front();
+      advance_.pop_front();
+      Advance(id);
+      return true;
+    }
   }
   if (StartNext() || HandleNext()) return true;
-  return std::exchange(commands_next_, false) && !advance_.empty();
+  return std::exchange(commands_next_, false) && !(ending_.empty() && advance_.empty());
+}
+
+void ExecutorCore::CommandsNext() {
+  commands_next_ = true;
+  commands_until_ = work_.units() + kSliceUnits;
 }
 
 bool ExecutorCore::FollowUpNext() {
-  if (!ending_.empty()) {  // before launches that read what these make
-    if (GoOnEnding(ending_.front())) ending_.pop_front();
+  if (forgetting_.has_value()) {
+    if (GoOnEnding(*forgetting_)) forgetting_.reset();
   } else if (launching_.has_value()) {
     GoOnLaunching();
   } else if (starting_.has_value()) {
