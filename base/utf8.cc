@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/utf8.h"
 
+#include <cstdint>
+#include <cstring>
+
 namespace fairway {
 namespace {
 
@@ -25,21 +28,31 @@ size_t SequenceLength(std::string_view text) {
   return length;
 }
 
+// Returns the length of the well-formed text at the start of `text`.
+size_t ValidPrefix(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    uint64_t eight = 0;
+    if (text.size() - at >= sizeof eight) {
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & 0x8080808080808080) == 0) {  // ASCII
+        at += sizeof eight;
+        continue;
+      }
+    }
+    const size_t length = SequenceLength(text.substr(at));
+    if (length == 0) break;
+    at += length;
+  }
+  return at;
+}
+
 }  // namespace
 
 std::string ValidUtf8(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const size_t length = SequenceLength(text);
-    if (length == 0) {
-      out += '?';
-      text.remove_prefix(1);
-    } else {
-      out += text.substr(0, length);
-      text.remove_prefix(length);
-    }
-  }
+  std::string out(text);
+  for (size_t at = ValidPrefix(text); at < text.size(); at += ValidPrefix(text.substr(at)))
+    out[at++] = '?';
   return out;
 }
 
