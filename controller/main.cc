@@ -151,7 +151,7 @@ ControllerOptions OptionsOf(const ControllerFlags& flags, const Spool& spool,
   options.cluster.max_gangs_per_device = flags.launches_ahead;
   options.cluster.record_memory = static_cast<size_t>(std::max<int64_t>(flags.record_memory, 0));
   options.cluster.memory = std::move(memory);
-  options.cluster.max_singles_per_device = 2 * flags.launches_ahead;
+  options.cluster.max_singles_per_device = flags.launches_ahead;
   if (flags.life_fd >= 0) options.launcher_pid = ::getppid();
   options.tls = std::move(tls);
   options.spool = spool;

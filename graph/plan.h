@@ -207,6 +207,9 @@ struct PrepareReceive {
   GroupPart out;
   std::vector<ShardSource> sources;  // sources[i] is for out.shards[i], or for pieces[i]
   std::vector<Piece> pieces;         // empty, or one per source
+  // Not sent. The command of what reads it comes soon, and nobody else waits for it: it may leave
+  // together with that one.
+  bool has_reader = false;
 };
 
 // Serves these shards to whoever asks for (transfer, index), when they are ready, until EndSend.

@@ -92,7 +92,7 @@ void Host::EndInstantly() {
 void Host::OnLaunchEnd(NodeId node) {
   --in_flight_;
   Handle(0, [&] {
-    pace_.LaunchEnded(/*gang=*/true);
+    pace_.LaunchEnded();
     core_.LaunchDone(node, absl::OkStatus(), {});
   });
 }

@@ -87,8 +87,8 @@ inline std::string Text(const Command& command) {
                                         c.out.shards[piece.out].shard, piece.to.origin);
         }
       }
-      return fmt::format("receive n{} g{} from [{}]", c.node, c.out.group,
-                         fmt::join(sources, ", "));
+      return fmt::format("receive n{} g{} from [{}]{}", c.node, c.out.group,
+                         fmt::join(sources, ", "), c.has_reader ? " for its reader" : "");
     }
     std::string operator()(const PrepareSend& c) const {
       std::vector<std::string> items;

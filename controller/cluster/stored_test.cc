@@ -84,7 +84,7 @@ TEST_F(StoredTest, TheFirstComputationThatReadsItTakesItAlongAndItStaysThere) {
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   EXPECT_THAT(actions.Take(),
-              ElementsAre("e1 <- receive n2 g2 from [inline 16B]", "e1 <- install x1",
+              ElementsAre("e1 <- receive n2 g2 from [inline 16B] for its reader", "e1 <- install x1",
                           "e1 <- prepare n3 x1 in [2:0] out [3] on [0]"));
   Installed(a, 1);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 ahead keep [] inline [3:0]"));
@@ -165,7 +165,7 @@ TEST_F(StoredTest, WhatWasLostOnItsDeviceIsPutThereAnew) {
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 5: DATA_LOSS")));
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).ok());
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());
-  EXPECT_THAT(actions.Take(), Contains("e1 <- receive n4 g4 from [inline 16B]"));
+  EXPECT_THAT(actions.Take(), Contains("e1 <- receive n4 g4 from [inline 16B] for its reader"));
   Installed(a, 1);
   End(a, 4);
   End(a, 5);
@@ -331,7 +331,7 @@ TEST_F(StoredShareTest, BeyondTheSessionsShareUploadsGoToTheirDevicesAtOnce) {
   Upload(3, 0);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n3 g3 from [inline 16B]"));
   ASSERT_TRUE(Copy(1, 2, 4).ok());  // array 1 goes to its own device first
-  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n4 g5 from [inline 16B]",
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n4 g5 from [inline 16B] for its reader",
                                           HasSubstr("e1 <- send"), HasSubstr("e2 <- receive n5")));
   EXPECT_LE(cluster.inspection().counts().stored_bytes, 1000u);
   EXPECT_TRUE(cluster.arrays().Destruct(session, {2}).ok());

@@ -166,6 +166,8 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant,
     }
     command.sources.push_back(std::move(source));
   }
+  // A stored upload is placed for its first reader.
+  command.has_reader = node.is_upload && !node.reads.empty();
   s.ChargeNamed(command.out.shards.size());
   s.commands.Send(executor, std::move(command), node.session);
 }

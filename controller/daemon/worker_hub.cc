@@ -27,6 +27,17 @@ std::chrono::nanoseconds Nanoseconds(uint64_t said) {
   return std::chrono::nanoseconds(static_cast<int64_t>(std::min<uint64_t>(said, INT64_MAX)));
 }
 
+// Whether the command may leave together with a later one: it lets the executor begin nothing that
+// somebody waits for.
+bool MayLinger(const Command& command) {
+  if (const auto* receive = std::get_if<PrepareReceive>(&command))
+    return receive->has_reader && std::ranges::none_of(receive->sources, [](const ShardSource& s) {
+             return s.kind == ShardSource::Kind::kController;  // its bytes take a while
+           });
+  return std::holds_alternative<PrepareLaunch>(command) ||
+         std::holds_alternative<FreeGroups>(command);
+}
+
 }  // namespace
 
 WorkerHub::WorkerHub(Loop& loop, WorkerHubOptions options, WorkerHubEvents* events,
@@ -470,9 +481,7 @@ void WorkerHub::Send(ExecutorId id, Command command, std::shared_ptr<MemoryBudge
   if (!executor.refused.empty()) return;
   auto body = EncodeToSend(command, options_.command_bytes, &encoded_members_);
   if (!body.ok()) return RefuseCommand(executor, body.status());
-  // Commands that let the executor begin nothing leave together with one that does.
-  const bool lingers =
-      std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
+  const bool lingers = MayLinger(command);
   if (const absl::Status status =
           executor.island->links.Append(id, *std::move(body), lingers, std::move(payer));
       !status.ok())

@@ -132,6 +132,16 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   prepare.devices = {0};
   prepare.inputs = {{}};
   hub_->Send(ExecutorId(1), prepare);
+  PrepareReceive receive;
+  receive.node = NodeId(2);
+  receive.seq = 2;
+  receive.transfer = TransferId(2);
+  receive.out = GroupPart{GroupId(7), DType::kF32, "", {{0, 0, Shape{{4}}}}};
+  receive.sources.resize(1);
+  receive.sources[0].kind = ShardSource::Kind::kInline;
+  receive.sources[0].bytes = Blob::Copy("aaaabbbbccccdddd");
+  receive.has_reader = true;
+  hub_->Send(ExecutorId(1), receive);
   Settle();
   EXPECT_THAT(executor->commands, IsEmpty());
   Launch launch;
@@ -139,7 +149,7 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   launch.launch_id = LaunchId(1);
   hub_->Send(ExecutorId(1), launch);
   Settle();
-  ASSERT_THAT(executor->commands, ElementsAre(SizeIs(3)));
+  ASSERT_THAT(executor->commands, ElementsAre(SizeIs(4)));
   hub_->Send(ExecutorId(1), FreeGroups{{GroupId(2)}});
   Settle();
   EXPECT_THAT(executor->commands, SizeIs(1));
@@ -147,11 +157,23 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   Settle();
   ASSERT_THAT(executor->commands, SizeIs(2));
   EXPECT_THAT(std::get<FreeGroups>(executor->commands[1][0]).groups, ElementsAre(GroupId(2)));
+  // Somebody may wait for what it receives, or pulling the bytes takes a while.
+  receive.has_reader = false;
+  hub_->Send(ExecutorId(1), receive);
+  Settle();
+  EXPECT_THAT(executor->commands, SizeIs(3));
+  receive.has_reader = true;
+  receive.sources[0].kind = ShardSource::Kind::kController;
+  receive.sources[0].bytes = nullptr;
+  receive.sources[0].ticket = {1, 2};
+  hub_->Send(ExecutorId(1), receive);
+  Settle();
+  EXPECT_THAT(executor->commands, SizeIs(4));
   // Many frees do not wait for a tick.
   for (int i = 0; i < 10000; ++i)
     hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1 + i), GroupId(2 + i), GroupId(3 + i)}});
   Settle();
-  EXPECT_GT(executor->commands.size(), 2u);
+  EXPECT_GT(executor->commands.size(), 4u);
 }
 
 TEST_F(WorkerHubTest, CutsLargeFrames) {

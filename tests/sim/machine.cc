@@ -394,7 +394,7 @@ void Machine::LetBe(const std::shared_ptr<Run>& run) {
   for (const GroupPart& part : run->node.outputs) {
     for (const LocalShard& shard : part.shards) failed_.insert({part.group, shard.shard});
   }
-  pace_->LaunchEnded(run->launch.gang);
+  pace_->LaunchEnded();
   core_->LaunchDone(run->node.node, absl::UnknownError("an input of it failed"), {});
   AfterLaunch();
 }
@@ -462,7 +462,7 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
         inlined.push_back({ref, BytesOf(value, size)});
     }
   }
-  pace_->LaunchEnded(run->launch.gang);
+  pace_->LaunchEnded();
   core_->LaunchDone(run->node.node, status, std::move(inlined));
   AfterLaunch();
 }

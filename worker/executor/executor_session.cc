@@ -286,7 +286,7 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
                     });
   }
   --in_flight_;
-  report_pace_.LaunchEnded(/*gang=*/static_cast<bool>(launched.gang));
+  report_pace_.LaunchEnded();
   if (!status.ok()) {
     // Not its end: earlier gangs may still run.
     if (launched.gang) exchanges_->LeaveOut(launched.gang.value, launched.gang.value, status);

@@ -18,10 +18,9 @@ namespace fairway {
 class ReportPace {
  public:
   using Time = std::chrono::nanoseconds;
-  // Half of the number of launches that the controller sends ahead, so that it need not stop: half
-  // as many gangs as launches on one device.
+  // Half of the number of launches that the controller sends ahead (ClusterOptions), so that it need
+  // not stop.
   static constexpr size_t kEndsPerReport = 16;
-  static constexpr size_t kEndsOfGang = 2;  // a gang counts for so many
 
   // All `executors` of the island report the same gangs: the more there are, the longer each waits.
   explicit ReportPace(int executors)
@@ -30,7 +29,7 @@ class ReportPace {
   Time pause() const { return pause_; }
 
   void LaunchedAhead() { launched_ahead_ = true; }
-  void LaunchEnded(bool gang) { unreported_ends_ += gang ? kEndsOfGang : 1; }
+  void LaunchEnded() { ++unreported_ends_; }
 
   // What the caller does next: nothing, send the core's next report, or call TimerEnded pause()
   // from now.

@@ -16,7 +16,7 @@ class ReportPaceTest : public ::testing::Test {
  protected:
   // A launch ends, and the core wants to report that.
   void End() {
-    pace_.LaunchEnded(gang_);
+    pace_.LaunchEnded();
     step_to_come_ |= pace_.Wanted(/*may_wait=*/true);
   }
   // The step that was asked for.
@@ -31,7 +31,6 @@ class ReportPaceTest : public ::testing::Test {
   }
 
   ReportPace pace_{1};
-  bool gang_ = true;
   bool step_to_come_ = false;
 };
 
@@ -47,12 +46,12 @@ TEST_F(ReportPaceTest, EverythingIsReportedAtOnceUntilTheControllerLaunchesAhead
   Report(kBegin);
 }
 
-TEST_F(ReportPaceTest, EightEndsOfGangsAreReportedTogetherOrAfterAPause) {
+TEST_F(ReportPaceTest, SixteenEndsOfLaunchesAreReportedTogetherOrAfterAPause) {
   pace_.LaunchedAhead();
   Report(kBegin);
   End();
   EXPECT_EQ(Step(1, kBegin), Next::kTimer);
-  for (int i = 2; i <= 7; ++i) {
+  for (int i = 2; i <= 15; ++i) {
     End();
     EXPECT_EQ(Step(1, kBegin + microseconds(999)), Next::kNothing) << "the timer runs";
   }
@@ -62,20 +61,6 @@ TEST_F(ReportPaceTest, EightEndsOfGangsAreReportedTogetherOrAfterAPause) {
   End();
   EXPECT_EQ(Step(1, kBegin), Next::kTimer) << "a new one";
   EXPECT_EQ(pace_.TimerEnded(1, kBegin + milliseconds(1)), Next::kSend);
-}
-
-TEST_F(ReportPaceTest, OfLaunchesOnOneDeviceSixteenAreReportedTogether) {
-  pace_.LaunchedAhead();
-  Report(kBegin);
-  gang_ = false;
-  End();
-  EXPECT_EQ(Step(1, kBegin), Next::kTimer);
-  for (int i = 2; i <= 15; ++i) {
-    End();
-    EXPECT_EQ(Step(1, kBegin), Next::kNothing);
-  }
-  End();
-  EXPECT_EQ(Step(1, kBegin), Next::kSend);
 }
 
 TEST_F(ReportPaceTest, WhatMayWaitWithoutTheEndOfALaunchIsReportedAfterThePause) {
