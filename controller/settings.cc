@@ -45,10 +45,11 @@ void DeclareFlags(Config& config, ControllerFlags* flags) {
   config.Flag(
       "callback-limit", &flags->callback_limit,
       "Time that a function of a client may take when a program on devices calls it; 0: any");
-  config.Flag("launches-ahead", &flags->launches_ahead,
-              "Gangs of a device that may be launched and not ended, 1 to 1024, and as many programs "
-              "on that device alone: more keep it busy when programs are short, and make a neighbour "
-              "wait longer for its turn");
+  config.Flag(
+      "launches-ahead", &flags->launches_ahead,
+      "Gangs of a device that may be launched and not ended, 1 to 1024, and as many programs "
+      "on that device alone: more keep it busy when programs are short, and make a neighbour "
+      "wait longer for its turn");
   config.BytesFlag(
       "transit-memory", &flags->transit_memory,
       "Host memory for bytes on their way to and from clients; beyond it, and where one "

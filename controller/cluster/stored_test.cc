@@ -84,8 +84,8 @@ TEST_F(StoredTest, TheFirstComputationThatReadsItTakesItAlongAndItStaysThere) {
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   EXPECT_THAT(actions.Take(),
-              ElementsAre("e1 <- receive n2 g2 from [inline 16B] for its reader", "e1 <- install x1",
-                          "e1 <- prepare n3 x1 in [2:0] out [3] on [0]"));
+              ElementsAre("e1 <- receive n2 g2 from [inline 16B] for its reader",
+                          "e1 <- install x1", "e1 <- prepare n3 x1 in [2:0] out [3] on [0]"));
   Installed(a, 1);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 ahead keep [] inline [3:0]"));
   End(a, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands, programs and answers that are too long for a message.
+// Large frames, and commands, programs and answers that are too long for a message.
 #include <gmock/gmock.h>
 
 #include "base/crc32c.h"
@@ -13,6 +13,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+TEST_F(WorkerHubTest, CutsLargeFrames) {
+  const auto executor = ConnectExecutor("w0", 11);
+  for (int i = 0; i < 3; ++i) {
+    InstallExecutable install;
+    install.executable = ExecutableId(1);
+    install.code = std::make_shared<const std::string>(3 << 20, 'x');
+    hub_->Send(ExecutorId(1), install);
+  }
+  Settle();
+  // The link has room for one. The others leave once the executor has reported it.
+  EXPECT_THAT(executor->commands, SizeIs(1));
+  executor->ReportLog();
+  Settle();
+  EXPECT_THAT(executor->commands, SizeIs(2));
+  hub_->Tick();
+  Settle();
+  EXPECT_THAT(executor->commands, SizeIs(3));
+}
 
 class LongMessageTest : public WorkerHubTest {
  protected:

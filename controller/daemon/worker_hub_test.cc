@@ -176,25 +176,6 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   EXPECT_GT(executor->commands.size(), 4u);
 }
 
-TEST_F(WorkerHubTest, CutsLargeFrames) {
-  const auto executor = ConnectExecutor("w0", 11);
-  for (int i = 0; i < 3; ++i) {
-    InstallExecutable install;
-    install.executable = ExecutableId(1);
-    install.code = std::make_shared<const std::string>(3 << 20, 'x');
-    hub_->Send(ExecutorId(1), install);
-  }
-  Settle();
-  // The link has room for one. The others leave once the executor has reported it.
-  EXPECT_THAT(executor->commands, SizeIs(1));
-  executor->ReportLog();
-  Settle();
-  EXPECT_THAT(executor->commands, SizeIs(2));
-  hub_->Tick();
-  Settle();
-  EXPECT_THAT(executor->commands, SizeIs(3));
-}
-
 TEST_F(WorkerHubTest, PassesReportsOn) {
   const auto executor = ConnectExecutor("w0", 11);
   v1::ToController message;

@@ -170,8 +170,7 @@ class ExecutorCore {
   // Each does a part of what is in hand.
   void GoOnLaunching();
   void GoOnStarting();
-  // True: that was the last part.
-  bool GoOnEnding(EndInHand& end);
+  bool GoOnEnding(EndInHand& end);  // true: that was the last part
 
   // ---- sequences (sequences.cc)
   static absl::Status Contradiction(NodeId node, std::string_view what);
@@ -213,7 +212,7 @@ class ExecutorCore {
   bool FollowUpNext();
   bool StartNext();
   bool HandleNext();
-  void CommandsNext();  // lets the commands that wait have the next slice
+  void CommandsNext();            // lets the commands that wait have the next slice
   void QueueSequence(NodeId id);  // when it may go on
   void WakeNextWaiter(SettledShard& settled);
   void DropGroup(GroupId group);
@@ -226,8 +225,7 @@ class ExecutorCore {
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
   void Conclude(NodeId id, Node::End end);
-  // Does a part; the rest is in hand then.
-  void EndLaunch(EndInHand end);
+  void EndLaunch(EndInHand end);       // a part; the rest is in hand then
   bool IsEnding(NodeId launch) const;  // whether ending_ has it
   void Forget(const GroupPart& part, const absl::Status& cause);
   // `may_wait`: as in ExecutorActions::ReportWanted.
@@ -241,8 +239,7 @@ class ExecutorCore {
   std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
   std::set<ExecutableId> wanted_;   // sequences that were installed and not dropped
   std::set<ExecutableId> follows_;  // code that InstallDone called `follows`
-  // code and sequences that other executors run together with this one
-  std::set<ExecutableId> shared_;
+  std::set<ExecutableId> shared_;   // code and sequences that other executors run, too
   // Ids of steps and of their groups begin here. The controller never sees them.
   uint64_t next_step_ = kFirstStep;
   static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
@@ -278,8 +275,7 @@ class ExecutorCore {
   ShardMap<Shard> shards_;
   std::map<NodeId, Node> nodes_;
   std::map<TransferId, Sending> sends_;
-  // with the number of the latest end of that transfer
-  std::map<TransferId, uint64_t> ended_sends_;
+  std::map<TransferId, uint64_t> ended_sends_;  // and the number of its latest end
   std::deque<std::pair<TransferId, uint64_t>> ends_in_order_;
   uint64_t num_ends_ = 0;
   // Receives of a cancelled node that are still at work. If the node is prepared anew, its receives

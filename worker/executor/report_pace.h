@@ -18,8 +18,8 @@ namespace fairway {
 class ReportPace {
  public:
   using Time = std::chrono::nanoseconds;
-  // Half of the number of launches that the controller sends ahead (ClusterOptions), so that it need
-  // not stop.
+  // Half of the number of launches that the controller sends ahead (ClusterOptions), so that it
+  // need not stop.
   static constexpr size_t kEndsPerReport = 16;
 
   // All `executors` of the island report the same gangs: the more there are, the longer each waits.

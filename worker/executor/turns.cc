@@ -3,7 +3,8 @@
 // consequences of events, then launches whose inputs and turn have come, then the next command. So
 // a command finds everything as if all earlier commands were done at once. An event that comes
 // before the command is done finds everything as if the command came later. Only sequences go on
-// between commands, and ends of launches with many outputs: as if the rest of the outputs came later.
+// between commands, and ends of launches with many outputs: as if the rest of the outputs came
+// later.
 #include <utility>
 
 #include "base/planted.h"
