@@ -94,9 +94,10 @@ endfunction()
 #
 # There it finds its libraries in lib/fairway of its own prefix: by DT_RPATH, which counts for what the
 # libraries need in turn, so that Debian's are shipped as they are, and which LD_LIBRARY_PATH does not
-# override. No build id: it would tell the folder of the build, by what is stripped afterwards.
+# override. The linker's build id tells the folder of the build, by what is stripped afterwards, so package/programs.py writes
+# another one into its place.
 function(fairway_shipped name)
-  target_link_options(${name} PRIVATE LINKER:--disable-new-dtags LINKER:--build-id=none)
+  target_link_options(${name} PRIVATE LINKER:--disable-new-dtags LINKER:--build-id=sha1)
   get_target_property(type ${name} TYPE)
   if(type STREQUAL "EXECUTABLE")
     set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/fairway")

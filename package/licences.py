@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The licences of what the wheel holds beside our own code: Debian's libraries and headers."""
+"""The licences of what packages hold beside our own code: Debian's libraries and headers."""
 
 import pathlib
 import re
@@ -11,8 +11,8 @@ COMPILED_IN = ("libboost1.74-dev", "libcli11-dev", "libtomlplusplus-dev", "nlohm
                "libgrpc++-dev", "libprotobuf-dev", "libabsl-dev", "libspdlog-dev", "libfmt-dev")
 COMMON = pathlib.Path("/usr/share/common-licenses")
 HEAD = """\
-This wheel holds, beside Fairway itself (LICENSE), libraries of Debian as Debian built them, in
-fairway/_native/lib/fairway, and code of the headers of some more packages.
+Here are, beside Fairway itself (LICENSE), libraries of Debian as Debian built them, in lib/fairway (in a
+wheel fairway/_native/lib/fairway), and code of the headers of some more packages.
 The copyright file of each package is in the folder debian/, and the licences that these files name by
 reference are in common-licenses/. The source of each package, in the version that is named here, is at
 https://snapshot.debian.org/ and from Debian's mirrors.
@@ -34,11 +34,11 @@ def package_of(library):
         owner = _query("-S", candidate)
         if owner:
             return owner.splitlines()[0].split(":")[0]
-    sys.exit(f"licences: no Debian package has {library}; it must not be in the wheel")
+    sys.exit(f"licences: no Debian package has {library}; it must not be in a package")
 
 
-def write(folder, libraries):
-    """Fills `folder`; `libraries`: name -> path on this machine."""
+def write(folder, libraries, head=HEAD):
+    """Fills `folder`; `libraries`: name -> path on this machine. `head` begins THIRD_PARTY.txt."""
     packages = {}
     for name, path in libraries.items():
         packages.setdefault(package_of(path), []).append(name)
@@ -61,4 +61,4 @@ def write(folder, libraries):
         path = COMMON / name
         if path.is_file():
             (folder / "common-licenses" / f"{name}.txt").write_bytes(path.read_bytes())
-    (folder / "THIRD_PARTY.txt").write_text(HEAD + "".join(lines), encoding="utf-8")
+    (folder / "THIRD_PARTY.txt").write_text(head + "".join(lines), encoding="utf-8")

@@ -8,67 +8,38 @@ two builds of a commit give the same bytes: docs/design/0047-the-wheel.md.
 import argparse
 import base64
 import hashlib
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import time
 import zipfile
 
 import elf
 import licences
+import programs
+from programs import PROGRAMS, ROOT, fresh, run
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_BYTES = 30_000_000
-PROGRAMS = ("fairway", "fairway-controller", "fairway-worker")
 SDK_LIBRARY = "libfairway-client.so"
 # Those that need no more than the extra "examples" brings.
 EXAMPLES = ("digits_data_parallel", "digits_pipeline", "digits_program", "hybrid_mesh_data_parallel",
             "shard_map_attention")
-ZIP_BEGINS = 315532800  # 1980
 NATIVE = "fairway/_native"  # the prefix: bin/, lib/, include/
-
-
-def run(*command, **keywords):
-    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, **keywords)
-    if done.returncode != 0:
-        sys.exit(f"wheel: {' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def commit_time():
-    """SOURCE_DATE_EPOCH: from the environment, else the time of the commit."""
-    given = os.environ.get("SOURCE_DATE_EPOCH")
-    if not given:
-        try:
-            done = subprocess.run(["git", "-c", "safe.directory=*", "-C", str(ROOT), "log", "-1",
-                                   "--format=%ct"], text=True, capture_output=True)
-            given = done.stdout.strip()
-        except OSError:
-            pass
-    return int(given or ZIP_BEGINS)  # no checkout: all such have the same time
-
-
-def fresh(folder):
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def install_programs(build, prefix):
     """bin/, include/ and lib/ of the build, stripped."""
-    for component in ("programs", "Unspecified"):
-        run("cmake", "--install", build, "--prefix", prefix, "--component", component)
+    shipped = programs.install(build, prefix)
+    run("cmake", "--install", build, "--prefix", prefix, "--component", "Unspecified")
     library = prefix / "lib" / SDK_LIBRARY
     real = library.resolve().name
     library.unlink()
     # For those who link by -lfairway-client: a wheel has no links, and this does the same.
     library.write_text(f"INPUT({real})\n")
-    shipped = [prefix / "bin" / name for name in PROGRAMS] + [prefix / "lib" / real]
+    shipped.append(prefix / "lib" / real)
     for path in shipped:
-        run("strip", "--strip-unneeded", "--remove-section=.comment", path)
+        programs.strip(path)
     return shipped
 
 
@@ -107,28 +78,19 @@ def python_tree(work):
 
 def check_versions(build, info):
     """CMake's, pyproject's and the package's numbers must be one; returns it."""
-    version = info.name.removesuffix(".dist-info").removeprefix("fairway-")
-    told = {"the command": run(build / "bin" / "fairway", "--version").split()[-1]}
+    version = programs.version(build)
     text = (ROOT / "client" / "python" / "fairway" / "__init__.py").read_text(encoding="utf-8")
-    told["fairway.__version__"] = re.search(r'__version__ = "(.*)"', text).group(1)
+    told = {"fairway.__version__": re.search(r'__version__ = "(.*)"', text).group(1),
+            "the pure-Python wheel": info.name.removesuffix(".dist-info").removeprefix("fairway-")}
     for what, number in told.items():
         if number != version:
-            sys.exit(f"wheel: {what} says version {number}, client/python/pyproject.toml {version}")
+            sys.exit(f"wheel: {what} says version {number}, the command {version}")
     return version
-
-
-def check_no_paths(tree, paths):
-    """No file may tell where it was built."""
-    for file in sorted(path for path in tree.rglob("*") if path.is_file()):
-        data = file.read_bytes()
-        for path in paths:
-            if re.search(rb"(?<![\w./-])" + re.escape(path.encode()), data):
-                sys.exit(f"wheel: {file.relative_to(tree)} contains the path {path} of this machine")
 
 
 def write_wheel(tree, info, target, when):
     """Packs `tree`, with a RECORD; the same files and `when` give the same bytes."""
-    stamp = time.gmtime(max(when, ZIP_BEGINS))[:6]
+    stamp = time.gmtime(when)[:6]
     record = info / "RECORD"
     record.unlink(missing_ok=True)
     names = sorted(str(p.relative_to(tree)) for p in tree.rglob("*") if p.is_file())
@@ -159,8 +121,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
     args.out = args.out.resolve()
-    when = commit_time()
-    os.environ["SOURCE_DATE_EPOCH"] = str(when)
+    when = programs.commit_time()
     work = fresh(args.out / "work")
     build = args.build.resolve()
     tree, info = python_tree(work)
@@ -176,7 +137,7 @@ def main():
     (info / "WHEEL").write_text(
         "Wheel-Version: 1.0\nGenerator: fairway (package/wheel.py)\nRoot-Is-Purelib: false\n"
         f"Tag: {tag}\n")
-    check_no_paths(tree, [f"{path}/" for path in (ROOT, pathlib.Path.home()) if path != path.parent])
+    programs.check_no_paths(tree)
     target = args.out / f"fairway-{version}-{tag}.whl"
     for old in args.out.glob("*.whl"):
         old.unlink()

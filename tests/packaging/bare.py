@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bare Debian systems to install the wheel in (tests/roots/root.sh), and commands in them.
+"""Bare Debian systems to install packages in (tests/roots/root.sh), and commands in them.
 
 The commands in one system share a private network that has only loopback: the default ports are free
 there, and a command can use nothing from outside.
@@ -32,7 +32,7 @@ sys.stdin.read()
 
 def require_tools():
     """Names what is missing in one line, because nothing here can be tested without it."""
-    assert os.geteuid() == 0, "the wheel's tests make systems of their own: run them as root"
+    assert os.geteuid() == 0, "the packages' tests make systems of their own: run them as root"
     for tool in ("debootstrap", "unshare", "nsenter", "chroot", "objdump"):
         assert shutil.which(tool), f"{tool} is missing; `./dev test wheel` installs it"
 
@@ -100,19 +100,22 @@ class Bare:
             [SCRIPT, "run", self.path, "HOME=/root", "bash", "-c", f"cd /root\n{command}"], text=True,
             capture_output=True, env={**os.environ, "FAIRWAY_ROOT_BIND": str(self.wheels)}, timeout=900)
 
-    def run(self, text, activate="venv", **environment):
-        """Runs a shell command in /root, offline, in the Python environment of that folder."""
+    def words(self, text, activate="none", **environment):
+        """What runs a shell command in /root, offline, in the Python environment of that folder."""
         variables = {
             "HOME": "/root", "PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb", MARK: self.mark,
             "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.wheels), "PIP_NO_CACHE_DIR": "1", "PIP_CONFIG_FILE": "/dev/null",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", **environment,
         }
         script = f"[ ! -f {activate}/bin/activate ] || . {activate}/bin/activate; {text}"
+        return ["nsenter", "--target", str(self.holder.pid), "--mount", "--net", "--root", "/usr/bin/env",
+                "-C", "/root", "-i", *(f"{k}={v}" for k, v in variables.items()), "bash", "-c", script]
+
+    def run(self, text, activate="venv", **environment):
+        """Runs such a command, and waits for its end."""
         before, started = os.times(), time.monotonic()
-        done = subprocess.run(
-            ["nsenter", "--target", str(self.holder.pid), "--mount", "--net", "--root", "/usr/bin/env",
-             "-C", "/root", "-i", *(f"{k}={v}" for k, v in variables.items()), "bash", "-c", script],
-            capture_output=True, stdin=subprocess.DEVNULL, timeout=600)
+        done = subprocess.run(self.words(text, activate, **environment), capture_output=True, stdin=subprocess.DEVNULL,
+                              timeout=600)
         after = os.times()
         cpu = after.children_user + after.children_system - before.children_user - before.children_system
         return Command(text, done, time.monotonic() - started, cpu)

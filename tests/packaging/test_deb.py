@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian packages, as an administrator meets them: installed in a bare Debian 12, started, upgraded, removed, purged."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+import bare
+import units
+
+ROOT = bare.ROOT
+HERE = ROOT / "build" / "package"
+PROGRAMS = ("fairway", "fairway-controller", "fairway-worker")
+CONTROLLER, WORKER = units.UNITS
+DOUBLE = """
+name: "double"
+slices { name: "here" devices: 1 }
+computations {
+  name: "double" devices: 1
+  kernels {
+    name: "double"
+    parameters { dtype: 11 global_dims: [4] }
+    steps { kernel: "scale" operands: [0] factor: 2 }
+    results { value: 1 }
+  }
+  parameters { dtype: 11 dims: [4] }
+  results { dtype: 11 dims: [4] }
+}
+graphs {
+  nodes { name: "x" argument { type { array { dtype: 11 dims: [4] } } } }
+  nodes { name: "y" compute { inputs { node: 0 } } }
+  results { node: 1 }
+}
+"""
+EXPORT = """
+import sys, jax, jax.numpy as jnp
+exported = jax.export.export(jax.jit(lambda x: 2 * x + 1))(jax.ShapeDtypeStruct((4,), jnp.float32))
+open(sys.argv[1], "wb").write(exported.mlir_module_serialized)
+"""
+
+
+def tell(*words, **keywords):
+    done = subprocess.run(list(map(str, words)), text=True, capture_output=True, **keywords)
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def deb():
+    bare.require_tools()
+    (path,) = HERE.glob("fairway_*.deb")
+    return path
+
+
+@pytest.fixture(scope="session")
+def symbols():
+    (path,) = HERE.glob("fairway-dbgsym_*.deb")
+    return path
+
+
+@pytest.fixture(scope="session")
+def unpacked(deb, symbols, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("deb")
+    for path in (deb, symbols):
+        tell("dpkg-deb", "-x", path, folder)
+    return folder
+
+
+# ---- the files ----
+
+
+def test_a_second_packing_gives_the_same_bytes():
+    sums = [(folder / "SHA256SUMS").read_text() for folder in (HERE, HERE / "again")]
+    assert sums[0] == sums[1] and len(sums[0].splitlines()) == 5
+    tell("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=HERE)
+
+
+def test_it_needs_debians_own_libraries_and_brings_none(deb, unpacked):
+    depends = re.split(r", | \| ", tell("dpkg-deb", "-f", deb, "Depends"))
+    names = {text.split()[0] for text in depends}
+    assert {"libgrpc++1.51", "libprotobuf32", "libssl3", "libc6", "libopenblas64-0-pthread", "adduser"} <= names
+    files = [path for path in unpacked.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [path for path in files if ".so" in path.name]
+    (link,) = (unpacked / "usr/lib/fairway").iterdir()
+    there = os.path.normpath(link.parent / os.readlink(link)).removeprefix(str(unpacked))
+    assert link.is_symlink() and tell("dpkg", "-S", there).startswith("libopenblas64-0-pthread:")
+
+
+def test_symbols_are_apart_and_fit_the_programs(unpacked):
+    for name in PROGRAMS:
+        program = unpacked / "usr" / "bin" / name
+        sections = tell("readelf", "-SW", program)
+        assert ".debug_" not in sections and ".symtab" not in sections
+        build_id = re.search(r"Build ID: (\w{40})$", tell("readelf", "-n", program), re.MULTILINE)[1]
+        debug = unpacked / "usr/lib/debug/.build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+        assert f"Build ID: {build_id}" in tell("readelf", "-n", debug)
+        assert ".debug_info" in tell("readelf", "-SW", debug)
+        main = re.search(r"^(\w+) T main$", tell("nm", debug), re.MULTILINE)[1]
+        assert re.search(r"main\.cc:\d+", tell("addr2line", "-e", debug, main))
+
+
+def test_owners_modes_and_times_are_those_of_a_package(deb, symbols):
+    for path in (deb, symbols):
+        lines = tell("dpkg-deb", "-c", path).splitlines()
+        assert {line.split()[1] for line in lines} == {"root/root"}
+        modes = {line.split()[0] for line in lines}
+        assert modes <= {"drwxr-xr-x", "-rwxr-xr-x", "-rw-r--r--", "lrwxrwxrwx"}
+        assert len({tuple(line.split()[3:5]) for line in lines}) == 1
+
+
+def test_lintian_finds_no_error(deb, symbols):
+    done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error", deb, symbols], text=True, capture_output=True)
+    print(done.stdout + done.stderr)
+    assert done.returncode == 0 and not re.search(r"^E: ", done.stdout, re.MULTILINE)
+    for path in (deb, symbols):
+        assert "usr/share/lintian" not in tell("dpkg-deb", "-c", path)
+
+
+@pytest.mark.parametrize("name, most", [(CONTROLLER, 2.0), (WORKER, 3.5)])
+def test_units_are_closed(name, most):
+    fits, number = units.exposure(name, most)
+    print(f"{name}: {number}")
+    assert fits and number <= most
+    assert units.exposure(name, number - 0.1)[0] is False, "the threshold decides"
+
+
+def test_the_sbom_is_valid_and_names_what_is_inside(deb):
+    (path,) = HERE.glob("fairway-*.spdx.json")
+    tell(ROOT / ".venv-packages" / "bin" / "pyspdxtools", "-i", path)
+    told = json.loads(path.read_text())
+    packages = {package["SPDXID"]: package for package in told["packages"]}
+    described = {packages[link["relatedSpdxElement"]]["name"] for link in told["relationships"]
+                 if link["relationshipType"] == "DESCRIBES"}
+    assert described == {file.name for file in HERE.iterdir() if file.suffix in (".whl", ".deb", ".gz")}
+    inside = {packages[link["relatedSpdxElement"]]["name"] for link in told["relationships"]
+              if link["relationshipType"] == "CONTAINS"}
+    (wheel,) = HERE.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if name.endswith("/licenses/THIRD_PARTY.txt"))
+        licences = file.read(name).decode()
+    bundled = re.findall(r"^(\S+) \(source \S+ \S+\): (?!code of its headers)", licences, re.MULTILINE)
+    assert inside == set(bundled) and len(inside) > 10
+    # It is no valid one without what SPDX demands.
+    del told["creationInfo"]
+    broken = HERE / "work.spdx.json"
+    broken.write_text(json.dumps(told))
+    assert subprocess.run([ROOT / ".venv-packages" / "bin" / "pyspdxtools", "-i", broken], capture_output=True).returncode != 0
+    broken.unlink()
+
+
+# ---- installed ----
+
+
+def commands_in_the_page(heading):
+    """Those of the blocks below a heading of docs/install.md, without their comments."""
+    page = (ROOT / "docs" / "install.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [[re.sub(r"\s+#.*", "", line) for line in block.splitlines() if line.strip()]
+            for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)]
+
+
+class Machine:
+    """A bare system on which the commands of the page are typed."""
+
+    def __init__(self, system):
+        self.system, self.running = system, {}
+
+    def type(self, line):
+        """What it prints. systemctl is done here; what installs has the network."""
+        print(f"$ {line}")
+        words = line.split()
+        if words[0] == "systemctl":
+            return self.systemctl([word for word in words[1:] if word != "--now"])
+        if words[0] == "apt-get" or "pip install" in line:
+            done = self.system.online(line)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+        done = self.system.run(line, PATH="/usr/sbin:/usr/bin:/sbin:/bin")
+        assert done.code == 0, done.out + done.err
+        return done.out
+
+    def systemctl(self, words):
+        verb, names = words[0], words[1:]
+        assert verb in ("enable", "restart", "stop") and names, words
+        for name in names:
+            if verb in ("restart", "stop") and name in self.running:
+                assert self.running.pop(name).stop() == 0
+            if verb != "stop":
+                self.running[name] = units.Running(self.system, name).wait_for("READY=1")
+        return ""
+
+    def stop(self):
+        for name in list(self.running):
+            self.running.pop(name).stop()
+
+
+@pytest.fixture(scope="module")
+def machine(deb):
+    folder = ROOT / "build" / "deb-root"
+    shutil.rmtree(folder, ignore_errors=True)
+    with bare.Bare("bookworm", folder) as system:
+        shutil.copy(deb, system.path / "root")
+        machine = Machine(system)
+        machine.before = system.files()
+        assert system.online("apt-get -qq update").returncode == 0
+        yield machine
+        print(*(path.read_text()[-3000:] for path in system.path.glob("root/*.log")), sep="\n----\n")
+
+
+def test_the_page_tells_how_to_install_and_start_it(machine):
+    system, (install, start, *_) = machine.system, commands_in_the_page("The Debian package")
+    for line in install:
+        machine.type(line)
+    facts = (system.path / "var/lib/fairway").stat()
+    user = re.search(r"^fairway:x:(\d+):", (system.path / "etc/passwd").read_text(), re.MULTILINE)
+    assert stat.S_IMODE(facts.st_mode) == 0o700 and str(facts.st_uid) == user[1]
+    # No compiler, no Python of ours; and nothing is enabled before somebody says so.
+    assert not list(system.path.glob("etc/systemd/system/multi-user.target.wants/fairway*"))
+    verified = subprocess.run(["systemd-analyze", f"--root={system.path}", "--man=no", "verify",
+                               *(f"{name}.service" for name in units.UNITS)], text=True, capture_output=True)
+    print(verified.stderr)
+    # It tells of other units, too, and this bare system has neither systemd nor procps.
+    lacks = ("Unit sysinit.target not found.", "Command /bin/kill is not executable:")
+    assert not [line for line in verified.stderr.splitlines()
+                if "fairway-" in line and not any(what in line for what in lacks)]
+    told = "".join(machine.type(line) for line in start)
+    assert set(machine.running) == set(units.UNITS)
+    assert re.search(r"island0.*\bup\b", told), told
+
+
+def test_services_say_that_they_live_and_run_programs(machine):
+    (machine.system.path / "root/double.txtpb").write_text(DOUBLE)
+    assert machine.type("fairway run double.txtpb --arg x=1.5") == "y  f32[4]  [3, 3, 3, 3]\n"
+    for service in machine.running.values():
+        service.signs_of_life(3)
+
+
+def test_a_service_that_hangs_gives_no_sign_of_life(machine):
+    controller = machine.running[CONTROLLER]
+    controller.signs_of_life(1)
+    controller.process.send_signal(signal.SIGSTOP)
+    controller.is_silent_for(0.1)  # what it had sent
+    silent = controller.is_silent_for(2)  # the watchdog's time is 0.6 s
+    controller.process.send_signal(signal.SIGCONT)
+    assert silent
+    controller.signs_of_life(1)
+
+
+def test_the_data_is_the_services_alone(machine):
+    """Without certificates the controller serves the user fairway and root."""
+    become = "setpriv --reuid=4242 --clear-groups"
+    done = machine.system.run(f"{become} fairway status")
+    assert done.code != 0 and "4242" in (machine.system.path / f"root/{CONTROLLER}.log").read_text(), done
+    assert machine.system.run(f"{become} ls /var/lib/fairway").code != 0
+
+
+def test_a_worker_with_the_plugin_for_cpus_compiles_and_runs(machine):
+    """Behind its filter of system calls, with the plugin of this checkout at the place that the settings name."""
+    system = machine.system
+    (plugin,) = (ROOT / ".venv").glob("lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so")
+    settings = system.path / "etc/fairway/worker.toml"
+    kept = settings.read_text()
+    place = system.path / re.search(r'^#plugin = "/(.*)"', kept, re.MULTILINE)[1]
+    place.parent.mkdir(parents=True)
+    shutil.copy(plugin, place)
+    code = system.path / "root/f.bytecode"
+    tell(sys.executable, "-c", EXPORT, code, env={**os.environ, "JAX_PLATFORMS": "cpu"})
+    text = re.sub(r"kernels \{.*?\n  \}", "shardy: true", DOUBLE.replace('name: "double" devices', 'name: "f" devices'), flags=re.S)
+    (system.path / "root/affine.txtpb").write_text(text)
+    settings.write_text(kept.replace('runtime = "host"', 'runtime = "pjrt"').replace("#plugin", "plugin"))
+    machine.systemctl(["restart", CONTROLLER, WORKER])
+    assert machine.type("fairway run affine.txtpb --code f=f.bytecode --arg x=3") == "y  f32[4]  [7, 7, 7, 7]\n"
+    settings.write_text(kept)
+    machine.systemctl(["restart", CONTROLLER, WORKER])
+
+
+def test_the_page_tells_how_to_make_certificates(machine):
+    """On one host: what the page has for the controller's host, then for the worker's."""
+    settings = machine.system.path / "etc/fairway/worker.toml"
+    kept = settings.read_text()
+    *_, controller, worker = commands_in_the_page("The Debian package")
+    for line in controller:
+        told = machine.type(line.replace("10.0.0.1", "127.0.0.1"))
+    joins, secret = re.search(r"^(fairway join .*) && .*\n((?:.*\n)+?END)$", told, re.MULTILINE).groups()
+    plugin = re.search(r'^#plugin = "(.*)"', (machine.system.path / "etc/fairway/worker.toml").read_text(), re.MULTILINE)[1]
+    for line in worker:
+        if line.startswith("fairway join"):
+            to = re.search(r"--to \S+", line)[0]
+            line = re.sub(r"--to \S+", to, joins) + f"\n{secret}"
+            line = line.replace("fairway join", f"fairway join --plugin {plugin}")
+        machine.type(line)
+    tls = "--tls-ca /var/lib/fairway/controller/ca.pem --token-file /var/lib/fairway/controller/admin.token"
+    assert re.search(r"island0.*\bup\b", machine.type(f"fairway status {tls}"))
+    machine.type(f"fairway token create --role user --tenant red --to red.token {tls}")
+    user = tls.replace("/var/lib/fairway/controller/admin.token", "red.token")
+    assert machine.type(f"fairway run affine.txtpb --code f=f.bytecode --arg x=3 {user}") == "y  f32[4]  [7, 7, 7, 7]\n"
+    assert machine.system.run("fairway status").code != 0
+    settings.write_text(kept)
+
+
+def test_services_end_in_order(machine):
+    assert sorted(machine.running) == sorted(units.UNITS)
+    for name in reversed(units.UNITS):
+        machine.systemctl(["stop", name])
+    assert machine.system.processes() == []
+
+
+def upgrade_of(deb, folder):
+    """The next version: the same files, but for the default settings of the worker."""
+    tell("dpkg-deb", "-R", deb, folder / "tree")
+    control = folder / "tree/DEBIAN/control"
+    control.write_text(re.sub(r"^Version: .*$", "Version: 99.0-1", control.read_text(), flags=re.MULTILINE))
+    with (folder / "tree/etc/fairway/worker.toml").open("a") as file:
+        file.write("\n# A line of the new version.\n")
+    return tell("dpkg-deb", "--root-owner-group", "-Znone", "--build", folder / "tree", folder / "fairway_99.0-1_amd64.deb")
+
+
+def test_an_upgrade_keeps_changed_settings_and_data(machine, deb, tmp_path):
+    system, etc = machine.system, machine.system.path / "etc/fairway"
+    upgrade_of(deb, tmp_path)
+    shutil.copy(tmp_path / "fairway_99.0-1_amd64.deb", system.path / "root")
+    with (etc / "controller.toml").open("a") as file:
+        file.write('\n# Of the administrator.\n')
+    changed = (etc / "controller.toml").read_text()
+    data = system.files() & {name for name in system.files() if name.startswith("var/lib/fairway/")}
+    machine.type("apt-get -qq install -y ./fairway_99.0-1_amd64.deb")
+    assert "99.0-1" in machine.type("dpkg-query -W fairway")
+    assert (etc / "controller.toml").read_text() == changed
+    assert "# A line of the new version." in (etc / "worker.toml").read_text()
+    assert data and data <= system.files()
+    machine.type("fairway config check /etc/fairway/controller.toml")
+
+
+def test_removing_keeps_settings_and_data_and_purging_drops_them(machine):
+    system = machine.system
+    machine.type("apt-get -qq remove -y fairway")
+    left = system.files()
+    assert "etc/fairway/controller.toml" in left and "var/lib/fairway/controller/ca.key" in left
+    assert not [name for name in left if name.startswith(("usr/bin/fairway", "usr/share/doc/fairway"))]
+    machine.type("apt-get -qq purge -y fairway")
+    left = {name for name in system.files() - machine.before if "fairway" in name}
+    ours = ("root/", "run/", "var/cache/apt", "opt/")
+    assert {name for name in left if not name.startswith(ours)} <= {"var/lib/dpkg/info"}, left
+    assert re.search(r"^fairway:", (system.path / "etc/passwd").read_text(), re.MULTILINE)  # its uid is not given to another
