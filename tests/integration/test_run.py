@@ -8,30 +8,12 @@ import subprocess
 import numpy as np
 import pytest
 
+import affine
 from cluster import BIN, EXAMPLES, clean_environment, cpu_environment, run_python, wait_for
 from test_lifecycle import controller_pid
 from test_sdk import nothing_left
 
 PROGRAM = EXAMPLES / "programs" / "two_stages.txtpb"
-EXPORT = """
-import sys, jax, jax.numpy as jnp
-exported = jax.export.export(jax.jit(lambda x: 2 * x + 1))(jax.ShapeDtypeStruct((4,), jnp.float32))
-open(sys.argv[1], "wb").write(exported.mlir_module_serialized)
-"""
-STABLEHLO = """
-name: "affine"
-slices { name: "here" devices: 1 }
-computations {
-  name: "f" devices: 1 shardy: true
-  parameters { dtype: 11 dims: [4] }
-  results { dtype: 11 dims: [4] }
-}
-graphs {
-  nodes { name: "x" argument { type { array { dtype: 11 dims: [4] } } } }
-  nodes { name: "y" compute { inputs { node: 0 } } }
-  results { node: 1 }
-}
-"""
 
 
 def command(cluster, *arguments):
@@ -114,8 +96,8 @@ def test_a_controller_that_is_gone_is_not_the_files_fault(new_cluster):
 
 def test_stablehlo_runs_on_pjrt(new_cluster, tmp_path):
     code, program = tmp_path / "f.bytecode", tmp_path / "affine.txtpb"
-    run_python("-c", EXPORT, code, env=cpu_environment(1))
-    program.write_text(STABLEHLO)
+    run_python("-c", affine.EXPORT, code, env=cpu_environment(1))
+    program.write_text(affine.PROGRAM)
     cluster = new_cluster(1, 1)
     assert ends_well(run(cluster, program, f"--code=f={code}", "--arg=x=3")) == [
         "y  f32[4]  [7, 7, 7, 7]"]

@@ -18,6 +18,10 @@ import bare
 import units
 
 ROOT = bare.ROOT
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+import affine  # noqa: E402
+
 HERE = ROOT / "build" / "package"
 PROGRAMS = ("fairway", "fairway-controller", "fairway-worker")
 CONTROLLER, WORKER = units.UNITS
@@ -40,11 +44,6 @@ graphs {
   nodes { name: "y" compute { inputs { node: 0 } } }
   results { node: 1 }
 }
-"""
-EXPORT = """
-import sys, jax, jax.numpy as jnp
-exported = jax.export.export(jax.jit(lambda x: 2 * x + 1))(jax.ShapeDtypeStruct((4,), jnp.float32))
-open(sys.argv[1], "wb").write(exported.mlir_module_serialized)
 """
 
 
@@ -272,9 +271,8 @@ def test_a_worker_with_the_plugin_for_cpus_compiles_and_runs(machine):
     place.parent.mkdir(parents=True)
     shutil.copy(plugin, place)
     code = system.path / "root/f.bytecode"
-    tell(sys.executable, "-c", EXPORT, code, env={**os.environ, "JAX_PLATFORMS": "cpu"})
-    text = re.sub(r"kernels \{.*?\n  \}", "shardy: true", DOUBLE.replace('name: "double" devices', 'name: "f" devices'), flags=re.S)
-    (system.path / "root/affine.txtpb").write_text(text)
+    tell(sys.executable, "-c", affine.EXPORT, code, env={**os.environ, "JAX_PLATFORMS": "cpu"})
+    (system.path / "root/affine.txtpb").write_text(affine.PROGRAM)
     settings.write_text(kept.replace('runtime = "host"', 'runtime = "pjrt"').replace("#plugin", "plugin"))
     machine.systemctl(["restart", CONTROLLER, WORKER])
     assert machine.type("fairway run affine.txtpb --code f=f.bytecode --arg x=3") == "y  f32[4]  [7, 7, 7, 7]\n"

@@ -35,7 +35,7 @@ class ExecutorCore {
  public:
   // At most `max_gangs` gangs are started and not ended on a device; further gangs wait in the
   // order of their launch ids. After `turn_units` of work the rest waits for Turn, except for work
-  // that cannot be interrupted. Of a launch, `shards_at_once` are looked at, or ended, in one go.
+  // that cannot be interrupted: of a launch, `shards_at_once` are looked at, or a fourth are ended.
   explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork,
                         uint64_t turn_units = kTurnUnits, size_t shards_at_once = kShardsAtOnce)
       : actions_(actions),
@@ -225,8 +225,7 @@ class ExecutorCore {
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
   void Conclude(NodeId id, Node::End end);
-  void EndLaunch(EndInHand end);       // a part; the rest is in hand then
-  bool IsEnding(NodeId launch) const;  // whether ending_ has it
+  void EndLaunch(EndInHand end);  // a part; the rest is in hand then
   void Forget(const GroupPart& part, const absl::Status& cause);
   // `may_wait`: as in ExecutorActions::ReportWanted.
   void ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait);
@@ -254,8 +253,9 @@ class ExecutorCore {
   std::optional<StartInHand> starting_;
   std::optional<EndInHand> forgetting_;  // it was cancelled
   // Ends of launches with many outputs, a part of each after the other. Commands go in between: an
-  // output is declared until it is ended, as if its launch still ran.
-  std::deque<EndInHand> ending_;
+  // output is declared until it is ended, as if its launch still ran. Invariant: none is in nodes_.
+  std::map<NodeId, EndInHand> ending_;
+  NodeId ended_last_;  // the next part is of the one behind it
   // Consequences of events. They are done before the next command, and one by one: none runs inside
   // another, because a chain of local copies may have any length.
   std::deque<GroupId> freed_;

@@ -285,6 +285,13 @@ class WideLaunchesTest : public ExecutorTurnsTest {
     std::iota(groups.begin(), groups.end(), first);
     return groups;
   }
+  // By several commands, of which none is long.
+  void PrepareToMake(uint64_t node, const std::vector<uint64_t>& groups) {
+    for (uint64_t from = 0; from < kValues; from += 1000) {
+      const auto at = groups.begin() + static_cast<ptrdiff_t>(from);
+      Prepare(node, node, {}, {at, at + 1000}, 1, from + 1000 < kValues);
+    }
+  }
   // A turn, and a part of a launch.
   void EveryTurnIsShort() const {
     EXPECT_LE(core.work().most(), kMost + ExecutorCore::kShardsAtOnce / 4);
@@ -294,10 +301,7 @@ class WideLaunchesTest : public ExecutorTurnsTest {
 // Earlier each of these was one call.
 TEST_F(WideLaunchesTest, BeginAndEndInTurns) {
   const std::vector<uint64_t> first = Groups(1), second = Groups(kValues + 1);
-  for (uint64_t from = 0; from < kValues; from += 1000) {
-    const auto at = first.begin() + static_cast<ptrdiff_t>(from);
-    Prepare(1, 1, {}, {at, at + 1000}, 1, from + 1000 < kValues);
-  }
+  PrepareToMake(1, first);
   Launch(1, 1);
   RunTurns();
   EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1"));
@@ -323,10 +327,7 @@ TEST_F(WideLaunchesTest, BeginAndEndInTurns) {
 // The commands of others do not wait until all outputs have ended.
 TEST_F(WideLaunchesTest, CommandsGoBetweenThePartsOfAnEnd) {
   const std::vector<uint64_t> first = Groups(1);
-  for (uint64_t from = 0; from < kValues; from += 1000) {
-    const auto at = first.begin() + static_cast<ptrdiff_t>(from);
-    Prepare(1, 1, {}, {at, at + 1000}, 1, from + 1000 < kValues);
-  }
+  PrepareToMake(1, first);
   Launch(1, 1);
   RunTurns();
   actions.Take();
@@ -340,20 +341,21 @@ TEST_F(WideLaunchesTest, CommandsGoBetweenThePartsOfAnEnd) {
   EXPECT_THAT(actions.Take(), ElementsAre("launch n3 id 3"));
   Done(3);
   EXPECT_EQ(Reported(), "through 0 also [3]");
+  Prepare(1, 4, {}, {});
+  core.Turn();
+  EXPECT_THAT(Reported(),
+              HasSubstr("4: INTERNAL: node 1: it is prepared again before it has ended"));
   RunTurns();
   EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 2"));
   Done(2);
-  EXPECT_EQ(Reported(), "through 3 also []");
+  EXPECT_EQ(Reported(), "through 4 also []");
   EveryTurnIsShort();
 }
 
 TEST_F(WideLaunchesTest, AreCancelledInTurns) {
   Prepare(1, 1, {}, {});
   const std::vector<uint64_t> groups = Groups(1);
-  for (uint64_t from = 0; from < kValues; from += 1000) {
-    const auto at = groups.begin() + static_cast<ptrdiff_t>(from);
-    Prepare(2, 2, {}, {at, at + 1000}, 1, from + 1000 < kValues);
-  }
+  PrepareToMake(2, groups);
   RunTurns();
   Cancel(2);
   Prepare(2, 3, {}, {1});  // its next attempt
@@ -389,10 +391,7 @@ TEST_F(WideLaunchesTest, SequencesAndTheirStepsAreMadeInTurns) {
   sequence->instructions = {step(arguments, made), step(made, ends), output};
   core.OnCommand(InstallSequence{ExecutableId(9), sequence});
   const std::vector<uint64_t> groups = Groups(1);
-  for (uint64_t from = 0; from < kValues; from += 1000) {
-    const auto at = groups.begin() + static_cast<ptrdiff_t>(from);
-    Prepare(1, 1, {}, {at, at + 1000}, 1, from + 1000 < kValues);
-  }
+  PrepareToMake(1, groups);
   Launch(1, 1);
   RunTurns();
   Done(1);

@@ -19,6 +19,10 @@ bool CameWithCommand(const PrepareReceive& receive) {
 }  // namespace
 
 void ExecutorCore::On(PrepareLaunch command) {
+  if (ending_.contains(command.node))
+    return ReportEnd(command.seq,
+                     Contradiction(command.node, "it is prepared again before it has ended"),
+                     /*may_wait=*/false);
   const auto [node, fresh] = nodes_.try_emplace(command.node);
   auto* const known = fresh ? nullptr : std::get_if<PrepareLaunch>(&node->second.command);
   if (!fresh && (known == nullptr || !known->more || known->seq != command.seq ||
@@ -152,19 +156,13 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
   if (shard == shards_.end()) return false;
   if (shard->second.state != ShardState::kDeclared) return true;
   const auto producer = nodes_.find(shard->second.producer);
-  if (producer == nodes_.end()) return IsEnding(shard->second.producer);
+  if (producer == nodes_.end()) return ending_.contains(shard->second.producer);
   const auto* receive = std::get_if<PrepareReceive>(&producer->second.command);
   if (receive == nullptr) return producer->second.launch.has_value();
   // The bytes came with the command, for one device or for each.
   return std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
     return s.kind == ShardSource::Kind::kInline ||
            (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
-  });
-}
-
-bool ExecutorCore::IsEnding(NodeId launch) const {
-  return std::ranges::any_of(ending_, [&](const EndInHand& end) {
-    return std::get<PrepareLaunch>(end.node.command).node == launch;
   });
 }
 
@@ -328,7 +326,8 @@ void ExecutorCore::EndLaunch(EndInHand end) {
   if (end.cancelled) {
     forgetting_ = std::move(end);
   } else {
-    ending_.push_back(std::move(end));
+    const NodeId id = std::get<PrepareLaunch>(end.node.command).node;
+    ending_.emplace(id, std::move(end));
     CommandsNext();
   }
 }

@@ -46,9 +46,10 @@ bool ExecutorCore::DoNext() {
   if (FollowUpNext()) return true;
   if (!commands_next_) {
     if (!ending_.empty()) {
-      EndInHand end = std::move(ending_.front());
-      ending_.pop_front();
-      EndLaunch(std::move(end));
+      auto next = ending_.upper_bound(ended_last_);
+      if (next == ending_.end()) next = ending_.begin();
+      ended_last_ = next->first;
+      EndLaunch(std::move(ending_.extract(next).mapped()));
       return true;
     }
     if (!advance_.empty()) {
