@@ -73,7 +73,8 @@ void OfLinks(Exposition& out, const ControllerSnapshot& s) {
              "Messages of commands to executors, and of reports from them.");
   out.Value(s.commands.messages, {{"direction", "to_executors"}});
   out.Value(s.reports.messages, {{"direction", "from_executors"}});
-  out.Family("fairway_link_bytes_total", "counter", "Bytes of these messages.");
+  out.Family("fairway_link_bytes_total", "counter",
+             "Bytes of the messages of commands to executors, and of reports from them.");
   out.Value(s.commands.bytes, {{"direction", "to_executors"}});
   out.Value(s.reports.bytes, {{"direction", "from_executors"}});
   out.Single("fairway_commands_total", "counter", "Commands to executors; a message has many.",
@@ -123,7 +124,8 @@ void OfRelays(Exposition& out, const ControllerSnapshot& s) {
   out.Family("fairway_relay_messages_total", "counter",
              "Messages that the relay sent to its children and to its parent.");
   each([](const RelayStatus& relay) { return relay.passed_on.messages; });
-  out.Family("fairway_relay_bytes_total", "counter", "Bytes of these messages.");
+  out.Family("fairway_relay_bytes_total", "counter",
+             "Bytes of the messages that the relay sent to its children and to its parent.");
   each([](const RelayStatus& relay) { return relay.passed_on.bytes; });
   out.Single("fairway_relay_moves_total", "counter",
              "Executors to which the log came from another relay, or from the controller again.",
@@ -155,7 +157,8 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
              "Computations launched over several devices.");
   for (const IslandStatus& island : s.islands)
     out.Value(island.gangs_launched, {{"island", island.name}});
-  out.Family("fairway_island_nodes", "gauge", "Unfinished work of the island, by state.");
+  out.Family("fairway_island_nodes", "gauge",
+             "Graph nodes of the island that have not ended, by state.");
   for (const IslandStatus& island : s.islands) {
     out.Value(island.queued, {{"island", island.name}, {"state", "waits_for_memory"}});
     out.Value(island.prepared, {{"island", island.name}, {"state", "prepared"}});
@@ -218,7 +221,7 @@ std::string MetricsText(const ControllerSnapshot& s) {
   out.Single("fairway_sessions", "gauge", "Open client sessions.", s.counts.sessions);
   out.Single("fairway_arrays", "gauge", "Array handles of all sessions.", s.counts.arrays);
   out.Single("fairway_stored_upload_bytes", "gauge",
-             "Of small uploads that lie with the controller.", s.counts.stored_bytes);
+             "Bytes of small uploads that lie with the controller.", s.counts.stored_bytes);
   out.Single("fairway_shard_groups", "gauge", "Groups of shard buffers that live.",
              s.counts.groups);
   out.Single("fairway_nodes_unfinished", "gauge", "Graph nodes that have not ended.",

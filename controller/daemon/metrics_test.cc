@@ -5,6 +5,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +19,7 @@ namespace fairway {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsSubsetOf;
 
 ControllerSnapshot Example() {
   ControllerSnapshot s;
@@ -114,6 +122,95 @@ TEST(MetricsTest, EveryLineIsACommentOrASample) {
     const std::string value = line.substr(line.rfind(' ') + 1);
     EXPECT_FALSE(value.empty()) << line;
     EXPECT_EQ(value.find_first_not_of("0123456789.e+-"), std::string::npos) << line;
+  }
+}
+
+struct Family {
+  std::string name, type, help;
+  std::vector<std::string> labels;
+  int samples = 0;
+};
+
+// The names of the labels of `sample`, a line; no value of a label in Example has a comma.
+std::vector<std::string> LabelsOf(const std::string& sample) {
+  std::vector<std::string> out;
+  const size_t open = sample.find('{');
+  for (size_t at = open; at != std::string::npos; at = sample.find(',', at + 1)) {
+    const size_t end = sample.find('=', at);
+    out.push_back(sample.substr(at + 1, end - at - 1));
+  }
+  return out;
+}
+
+std::vector<Family> FamiliesOf(const std::string& text) {
+  std::vector<Family> out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    constexpr size_t kMark = std::string_view("# HELP ").size();
+    const std::string said = line.starts_with('#') ? line.substr(line.find(' ', kMark) + 1) : "";
+    if (line.starts_with("# HELP ")) {
+      out.push_back({.name = line.substr(kMark, line.find(' ', kMark) - kMark),
+                     .type = {},
+                     .help = said,
+                     .labels = {}});
+    } else if (line.starts_with("# TYPE ")) {
+      out.back().type = said;
+    } else {
+      ++out.back().samples;
+      out.back().labels = LabelsOf(line);
+    }
+  }
+  return out;
+}
+
+std::string UnitOf(const Family& family) {
+  if (family.name.find("_bytes") != std::string::npos) return "bytes";
+  if (family.name.find("_seconds") != std::string::npos) return "seconds";
+  return family.name.ends_with("_up") ? "0 or 1" : "count";
+}
+
+// The table of docs/metrics.md.
+std::string TableOf(std::vector<Family> families) {
+  std::sort(families.begin(), families.end(),
+            [](const Family& a, const Family& b) { return a.name < b.name; });
+  std::string out = "| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n";
+  for (const Family& family : families) {
+    std::string labels;
+    for (const std::string& label : family.labels)
+      labels += fmt::format("{}`{}`", labels.empty() ? "" : ", ", label);
+    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", family.name, family.type, UnitOf(family),
+                       labels, family.help);
+  }
+  return out;
+}
+
+TEST(MetricsTest, ThePageHasTheTableOfWhatTheCodeWrites) {
+  std::ifstream file(FAIRWAY_METRICS_PAGE);
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  const std::string table = TableOf(FamiliesOf(MetricsText(Example())));
+  EXPECT_NE(page.find(table), std::string::npos)
+      << "docs/metrics.md does not have this table, which the code has:\n"
+      << table;
+}
+
+// Nobody but who runs the cluster names islands and workers. A label whose values clients choose
+// would let them make as many series as they like.
+TEST(MetricsTest, LabelsAreBounded) {
+  for (const Family& family : FamiliesOf(MetricsText(Example()))) {
+    EXPECT_GT(family.samples, 0) << family.name << ": Example has none";
+    EXPECT_THAT(family.labels, IsSubsetOf({"worker", "island", "device", "direction", "state",
+                                           "from_island", "to_island"}))
+        << family.name;
+  }
+}
+
+TEST(MetricsTest, NamesAndTextsFollowPrometheus) {
+  for (const Family& family : FamiliesOf(MetricsText(Example()))) {
+    EXPECT_EQ(family.type == "counter", family.name.ends_with("_total")) << family.name;
+    EXPECT_TRUE(family.type == "counter" || family.type == "gauge") << family.name;
+    EXPECT_TRUE(family.help.ends_with('.')) << family.name << ": " << family.help;
   }
 }
 

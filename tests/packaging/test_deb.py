@@ -242,6 +242,19 @@ def test_services_say_that_they_live_and_run_programs(machine):
         service.signs_of_life(3)
 
 
+def test_promtool_finds_nothing_in_the_metrics(machine):
+    """With Debian's promtool, which is unpacked and not installed: its package would start a service."""
+    done = machine.system.online("apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb prometheus")
+    assert done.returncode == 0, done.stdout + done.stderr
+    check = "prometheus/usr/bin/promtool check metrics < "
+    fetch = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:29001/metrics').read().decode(), end='')"
+    assert "fairway_executor_up" in machine.type(f'python3 -c "{fetch}" | tee metrics.txt')
+    assert machine.type(check + "metrics.txt") == ""
+    (machine.system.path / "root/wrong.txt").write_text("# HELP bad Bad.\n# TYPE bad counter\nbad 1\n")
+    assert machine.system.run(check + "wrong.txt").code != 0, "it looks"
+    machine.type("rm -r prometheus prometheus_*.deb metrics.txt wrong.txt")
+
+
 def test_a_service_that_hangs_gives_no_sign_of_life(machine):
     controller = machine.running[CONTROLLER]
     controller.signs_of_life(1)
