@@ -11,6 +11,7 @@
 #include "client/cli/certificates.h"
 #include "client/cli/check_config.h"
 #include "client/cli/commands.h"
+#include "client/cli/completion.h"
 #include "client/cli/gateway.h"
 #include "client/cli/identity.h"
 #include "client/cli/run.h"
@@ -35,12 +36,12 @@ constexpr std::string_view kHelp =
     "  token   make, list or revoke clients' tokens: fairway token create --role ROLE\n"
     "  certificate list or revoke workers' certificates: fairway certificate revoke NAME\n"
     "  gateway lets JAX use a controller with TLS; fairway.connect starts it\n"
+    "  completion let a shell complete these words: source <(fairway completion bash)\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
-    "fairway COMMAND --help lists the flags of a command. All but up, config, init, issue and "
-    "bench take "
-    "--controller "
-    "HOST[:PORT]\n"
+    "fairway COMMAND --help lists the flags of a command. All but up, config, init, issue, "
+    "completion and bench take\n"
+    "--controller HOST[:PORT] "
     "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER), --tls-ca FILE for TLS,\n"
     "and --token-file FILE for the token that a controller with certificates wants.\n";
 
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
   if (command == "token") return fairway::RunToken(argc - 1, argv + 1);
   if (command == "certificate") return fairway::RunCertificate(argc - 1, argv + 1);
   if (command == "gateway") return fairway::RunGateway(argc - 1, argv + 1);
+  if (command == "completion") return fairway::RunCompletion(argc - 1, argv + 1);
   if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
     fmt::print("{}", kHelp);
@@ -73,7 +75,7 @@ int main(int argc, char** argv) {
   } else {
     fmt::print(stderr,
                "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, init, "
-               "issue, join, token, certificate, gateway, bench; --help tells "
+               "issue, join, token, certificate, gateway, completion, bench; --help tells "
                "more)\n",
                command);
   }
