@@ -164,11 +164,15 @@ TEST(ConfigTest, PrintConfigTellsWhereEachValueCameFrom) {
                                     HasSubstr("--detach=false  (default)\n")));
 }
 
-// Writes a settings file and returns its path.
+// Writes a settings file and returns its path. The process has one, which goes with it.
 std::string FileOf(const std::string& text) {
-  const std::string path = fmt::format("{}config_test.{}.toml", testing::TempDir(), ::getpid());
-  std::ofstream(path) << text;
-  return path;
+  struct File {
+    const std::string path;
+    ~File() { ::unlink(path.c_str()); }
+  };
+  static const File file{fmt::format("{}config_test.{}.toml", testing::TempDir(), ::getpid())};
+  std::ofstream(file.path) << text;
+  return file.path;
 }
 
 TEST(ConfigTest, TheFileIsBelowTheEnvironmentAndAboveTheDefault) {
