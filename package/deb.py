@@ -100,6 +100,7 @@ def documents(tree, version, when):
     copy(DEPLOY / "debian" / "copyright", doc / "copyright")
     for page in PAGES:
         copy(ROOT / "docs" / page, doc / page)
+    copy(DEPLOY / "prometheus" / "fairway.rules.yaml", doc / "fairway.rules.yaml")
     pack((ROOT / "CHANGELOG.md").read_bytes(), doc / "changelog.gz")
     date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(when))
     upstream = version.rpartition("-")[0]

@@ -139,6 +139,13 @@ def test_the_readme_tells_what_works_in_eight_lines_and_the_status_page_in_short
     assert len(cells) > 100 and max(map(len, cells)) <= 140, max(cells, key=len)
 
 
+def test_the_page_on_metrics_has_each_alert_and_each_metric_that_alerts_read():
+    rules, page = read("deploy", "prometheus", "fairway.rules.yaml"), read("docs", "metrics.md")
+    assert re.findall(r"alert: (\w+)", rules) == re.findall(r"^\| `(Fairway\w+)`", page, re.M)
+    metrics = set(re.findall(r"\bfairway_\w+", rules))
+    assert metrics and metrics <= set(re.findall(r"^\| `(fairway_\w+)`", page, re.M))
+
+
 def test_the_wheel_of_the_readme_is_of_this_version():
     """pip accepts no pattern for a file name with extras, so pages must spell the name out."""
     version = re.search(r'^version = "(.+)"', read("client", "python", "pyproject.toml"), re.M).group(1)

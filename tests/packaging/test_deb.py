@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
@@ -242,17 +243,87 @@ def test_services_say_that_they_live_and_run_programs(machine):
         service.signs_of_life(3)
 
 
-def test_promtool_finds_nothing_in_the_metrics(machine):
-    """With Debian's promtool, which is unpacked and not installed: its package would start a service."""
-    done = machine.system.online("apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb prometheus")
+FETCH = "import urllib.request as u, sys; print(u.urlopen(sys.argv[1]).read().decode(), end='')"
+PROMETHEUS = """
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [/usr/share/doc/fairway/fairway.rules.yaml]
+scrape_configs: [{job_name: fairway, static_configs: [{targets: ["127.0.0.1:29001"]}]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def prometheus(machine):
+    """The folder of Debian's programs, which are unpacked and not installed: the package would start a service."""
+    done = machine.system.online("apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb /root/prometheus")
     assert done.returncode == 0, done.stdout + done.stderr
-    check = "prometheus/usr/bin/promtool check metrics < "
-    fetch = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:29001/metrics').read().decode(), end='')"
-    assert "fairway_executor_up" in machine.type(f'python3 -c "{fetch}" | tee metrics.txt')
+    yield "/root/prometheus/usr/bin"
+    machine.type("rm -r prometheus prometheus_*.deb")
+
+
+def test_promtool_finds_nothing_in_the_metrics(machine, prometheus):
+    check = f"{prometheus}/promtool check metrics < "
+    metrics = machine.type(f'python3 -c "{FETCH}" http://127.0.0.1:29001/metrics | tee metrics.txt')
+    assert "fairway_executor_up" in metrics
     assert machine.type(check + "metrics.txt") == ""
     (machine.system.path / "root/wrong.txt").write_text("# HELP bad Bad.\n# TYPE bad counter\nbad 1\n")
     assert machine.system.run(check + "wrong.txt").code != 0, "it looks"
-    machine.type("rm -r prometheus prometheus_*.deb metrics.txt wrong.txt")
+    machine.type("rm metrics.txt wrong.txt")
+
+
+def test_each_alert_fires_where_it_should(machine, prometheus):
+    folder = machine.system.path / "root/rules"
+    shutil.copytree(ROOT / "deploy" / "prometheus", folder)
+    machine.type(f"cd rules && {prometheus}/promtool check rules fairway.rules.yaml")
+    machine.type(f"cd rules && {prometheus}/promtool test rules fairway.rules_test.yaml")
+    alerts = set(re.findall(r"alert: (\w+)", (folder / "fairway.rules.yaml").read_text()))
+    tests = (folder / "fairway.rules_test.yaml").read_text()
+    assert alerts == set(re.findall(r"alertname: (\w+)$", tests, re.MULTILINE)), "which fires in a test"
+    assert alerts == set(re.findall(r"alertname: (\w+), .*exp_alerts: \[\]", tests)), "which does not"
+    shutil.rmtree(folder)
+
+
+class Alerts:
+    """Prometheus with the package's rules."""
+
+    def __init__(self, system, programs):
+        self.system = system
+        (system.path / "root/prometheus.yml").write_text(PROMETHEUS)
+        self.process = subprocess.Popen(system.words(
+            f"exec {programs}/prometheus --config.file=prometheus.yml --storage.tsdb.path=/root/tsdb --log.level=warn "
+            "--web.listen-address=127.0.0.1:9090"), stdin=subprocess.DEVNULL)
+
+    def wait_for(self, name):
+        last = time.monotonic() + 240
+        while True:
+            told = self.system.run(f'python3 -c "{FETCH}" http://127.0.0.1:9090/api/v1/alerts')
+            alerts = json.loads(told.out)["data"]["alerts"] if told.code == 0 else []
+            if any(alert["labels"]["alertname"] == name and alert["state"] == "firing" for alert in alerts):
+                return
+            assert time.monotonic() < last and self.process.poll() is None, (name, told.out, told.err)
+            time.sleep(1)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)
+        self.system.run("rm -r tsdb prometheus.yml")
+
+
+def test_faults_fire_alerts_in_prometheus(machine, prometheus):
+    alerts = Alerts(machine.system, prometheus)
+    try:
+        alerts.wait_for("FairwayControllerRestarted")
+        (executor,) = [pid for pid in machine.system.processes()
+                       if b"--role=executor" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(executor, signal.SIGSTOP)
+        alerts.wait_for("FairwayExecutorStalled")
+        os.kill(executor, signal.SIGCONT)
+        machine.systemctl(["stop", WORKER])
+        alerts.wait_for("FairwayIslandDown")
+        machine.systemctl(["stop", CONTROLLER])
+        alerts.wait_for("FairwayControllerAbsent")
+    finally:
+        alerts.stop()
+    machine.systemctl(["restart", CONTROLLER, WORKER])
 
 
 def test_a_service_that_hangs_gives_no_sign_of_life(machine):
