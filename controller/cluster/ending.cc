@@ -111,9 +111,9 @@ void Cluster::Nodes::LaunchEnded(Node& node) {
 }
 
 void Cluster::Nodes::EndWith(Node& node, absl::Status result) {
-  // A launch may go ahead of an input that failed, and still end well on its own executors.
-  const bool poisoned = (!result.ok() || node.kind == NodeKind::kLaunch) && !IsSequence(node) &&
-                        node.may_have_failed_inputs();
+  // A launch may go ahead of an input that failed, and still end well on its own executors; so may
+  // a receive of a shard that is fine, of a group of which another shard failed.
+  const bool poisoned = !IsSequence(node) && node.may_have_failed_inputs();
   const Group* poison = nullptr;
   for (size_t i = 0; poisoned && i < node.reads.size(); ++i) {
     // An input that was there and was lost since (it has no cause) is no reason to fail.

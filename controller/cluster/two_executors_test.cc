@@ -69,6 +69,8 @@ class TwoExecutorsTest : public ClusterTest {
     report.failures = {{report.finished[0], std::move(why), 0}};
     cluster.fleet().OnReport(executor, Incarnation(7), report);
   }
+  explicit TwoExecutorsTest(ClusterOptions options = AtOnce()) : ClusterTest(std::move(options)) {}
+
   ExecutorId c;
 };
 
@@ -409,6 +411,49 @@ TEST_F(TwoExecutorsTest, APullThatMeetsALaterIncarnationLeavesItToTheLossToTellT
   cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
   EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr("s1 watched 1: DATA_LOSS: island ia")));
 }
+
+// A turn does one piece of work. The parameter: the turns between the failure and what follows.
+class TurnsOnTwoTest : public TwoExecutorsTest, public ::testing::WithParamInterface<int> {
+ protected:
+  static ClusterOptions Short() {
+    ClusterOptions options = AtOnce();
+    options.turn_units = 1;
+    return options;
+  }
+  TurnsOnTwoTest() : TwoExecutorsTest(Short()) {}
+};
+
+TEST_P(TurnsOnTwoTest, ACopyOfAFineShardFailsWithTheGangThatMadeItWheneverItEnds) {
+  StartTwo();
+  PutOnTwo(1);
+  RunTurns();
+  End(a, 1);
+  End(c, 1);
+  RunTurns();
+  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+  RunTurns();
+  Installed(a, 1);
+  Installed(c, 1);
+  RunTurns();
+  ASSERT_TRUE(cluster.arrays().Disassemble(session, 2, CopySemantics::kReuseInput, {3, 4}).ok());
+  ASSERT_TRUE(cluster.arrays()
+                  .Copy(session, {3}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {5})
+                  .ok());
+  RunTurns();
+  ASSERT_THAT(actions.Take(), Contains("e3 <- receive n3 g3 from [wa:1#0]"));
+  End(a, 2);
+  End(c, 2, absl::UnknownError("boom"));
+  for (int i = 0; i < GetParam() && std::exchange(actions.turn_wanted, false); ++i) cluster.Turn();
+  End(b, 3);
+  RunTurns();
+  cluster.arrays().Watch(session, 1, {5});
+  RunTurns();
+  EXPECT_THAT(actions.Take(),
+              Contains(AllOf(HasSubstr("s1 watched 1: UNKNOWN"), HasSubstr("boom"))));
+}
+INSTANTIATE_TEST_SUITE_P(TurnsBetween, TurnsOnTwoTest, ::testing::Range(0, 12));
 
 TEST_F(TwoExecutorsTest, WhatReadsAReceiveThatFailsIsTakenBackBeforeIt) {
   StartTwo();
