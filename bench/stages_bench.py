@@ -4,10 +4,11 @@ of docs/benchmarks.md): prepared everywhere at once, or step by step (a sequenti
 
 Every island is one executor of one device of the host runtime, in processes of its own. A run is
 waited for before the next begins; a stage waits for a declared time (the sleep kernel), or does
-nothing. "added" is the time of a run without that of its stages, per stage.
+nothing. "added" is the time of a run without that of its stages, per stage. A "raw round trip" is
+one of 16 bytes between two processes over TCP, measured in the same rounds.
 
-Expected: a prepared stage costs two messages and a pull between executors, and the controller's part
-in between: some 150 us on two busy cores. Step by step, the time to prepare the transfer and the
+Expected: a prepared stage waits at its executor for the transfer and nobody asks the controller in
+between, so its edge costs a few raw round trips. Step by step, the time to prepare the transfer and the
 launch is added: a third to a half more.
 """
 
@@ -23,6 +24,8 @@ STAGES = (2, 4, 8, 16, 32)
 MODES = ("parallel", "sequential")
 SLEEPS_US = (0, 500)
 ROUNDS = 7
+EDGE_STAGES = 8  # fewer: the client's call is too much of a run
+EDGE_ROUND_TRIPS = 12
 
 
 def options(parser):
@@ -38,7 +41,7 @@ def measure(stages, runs, rounds, samples):
                                  clean_environment()) for sleep in SLEEPS_US}
         for round_ in range(rounds + 1):
             for sleep, client in clients.items():
-                for mode in MODES:
+                for mode in (*MODES, "raw") if sleep == 0 else MODES:
                     done, seconds = client.measure(mode)
                     if round_ > 0:  # loads the code
                         samples.setdefault((mode, sleep, stages), []).append(seconds / done * 1e6)
@@ -53,6 +56,9 @@ def run(quick, stages=None):
         measure(count, 5 if quick else max(10, 400 // count), 2 if quick else ROUNDS, samples)
     rows, bars = [], []
     for (mode, sleep, count), values in samples.items():
+        if mode == "raw":
+            rows.append(row(f"raw round trip, beside {count} stages", values, "us"))
+            continue
         what = f"{count} stages of {sleep / 1000:g} ms, {mode}"
         other = f"stages a second: {count} stages of {sleep / 1000:g} ms, sequential"
         rows.append(row(f"stages a second: {what}", [count / v * 1e6 for v in values], "stages/s",
@@ -62,4 +68,7 @@ def run(quick, stages=None):
         if mode == "parallel":
             ratio = paired(samples["sequential", sleep, count], values, lambda a, b: a / b)
             bars.append(bar(f"parallel, of sequential: {what}", ratio, at_least=1.0))
+        if mode == "parallel" and sleep == 0 and count >= EDGE_STAGES:
+            edge = paired(values, samples["raw", 0, count], lambda a, b: a / count / b)
+            bars.append(bar(f"a stage and its edge, of raw round trips: {what}", edge, at_most=EDGE_ROUND_TRIPS))
     return rows, bars

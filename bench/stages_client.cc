@@ -5,7 +5,15 @@
 // Arg -> stage 0 -> ... -> stage STAGES-1 -> Result over as many slices (in turns, if there are
 // fewer), DEVICES devices of each. A stage waits for SLEEP_US, unless that is 0, and scales its
 // input. Styles: "parallel" and "sequential": RUNS runs, one after the other, each waited for;
-// "bind": the program is bound RUNS more times, and kept.
+// "bind": the program is bound RUNS more times, and kept; "raw": 100 times as many round trips of
+// 16 bytes to a process that does nothing else, over TCP.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
 #include <chrono>
 #include <iostream>
 #include <string>
@@ -62,10 +70,56 @@ bool Run(const Executable& program, const Array& argument, int runs) {
   return true;
 }
 
+constexpr int kRawOfARun = 100;
+using Bytes = std::array<char, 16>;
+
+bool WriteAll(int fd, const Bytes& bytes) {
+  return write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+}
+bool ReadAll(int fd, Bytes& bytes) {
+  return recv(fd, bytes.data(), bytes.size(), MSG_WAITALL) == static_cast<ssize_t>(bytes.size());
+}
+
+// Starts a process that sends back what comes on a connection to it, and ends with that. Returns
+// the connection; -1: there is none. Call it before anything starts threads.
+int StartEcho() {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  const int on = 1;
+  if (bind(listener, plain, size) != 0 || listen(listener, 1) != 0 ||
+      getsockname(listener, plain, &size) != 0)
+    return -1;
+  const int to = socket(AF_INET, SOCK_STREAM, 0);
+  if (connect(to, plain, size) != 0) return -1;
+  const int from = accept(listener, nullptr, nullptr);
+  close(listener);
+  for (const int fd : {to, from}) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const pid_t child = fork();
+  close(child == 0 ? to : from);
+  if (child != 0) return child > 0 ? to : -1;
+  Bytes bytes;
+  while (ReadAll(from, bytes) && WriteAll(from, bytes)) {
+  }
+  _exit(0);
+}
+
+bool RoundTrips(int echo, int count) {
+  Bytes bytes{};
+  for (int i = 0; i < count; ++i) {
+    if (!WriteAll(echo, bytes) || !ReadAll(echo, bytes)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 6) return 2;
+  const int echo = StartEcho();
   Session session = fairway::Connect(argv[1]).value();
   const Shape shape{std::stoi(argv[2]), std::stoi(argv[3]),
                     std::chrono::microseconds(std::stoi(argv[4]))};
@@ -75,18 +129,22 @@ int main(int argc, char** argv) {
   const Array argument = session.Put(std::vector<float>(shape.devices, 1.0f), {shape.devices},
                                      parallel.parameters()[0].sharding);
   std::vector<Executable> kept;
-  std::cout << "ready parallel,sequential,bind" << std::endl;
+  std::cout << "ready parallel,sequential,bind,raw" << std::endl;
   for (std::string style; std::getline(std::cin, style);) {
     const auto began = Clock::now();
     bool well = true;
-    if (style == "bind") {
+    int done = runs;
+    if (style == "raw") {
+      done = kRawOfARun * runs;
+      well = RoundTrips(echo, done);
+    } else if (style == "bind") {
       for (int i = 0; i < runs; ++i) kept.push_back(Bind(session, shape, false));
     } else {
       well = Run(style == "parallel" ? parallel : sequential, argument, runs);
     }
     const std::chrono::duration<double> took = Clock::now() - began;
     if (well) {
-      std::cout << runs << " " << took.count() << std::endl;
+      std::cout << done << " " << took.count() << std::endl;
     } else {
       std::cout << "error a run failed" << std::endl;
     }

@@ -111,26 +111,6 @@ TEST_F(ClusterTest, AComputationIsLaunchedBehindTheOneThatMakesItsInput) {
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
-TEST_F(ClusterTest, AComputationIsNotLaunchedBeforeAReceivedInputHasArrived) {
-  Start();
-  PutReady(1, 0);
-  PutReady(2, 2);
-  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
-  const uint64_t g = Define(2, {0}, {F32({4}), F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());
-  const auto moved = cluster.arrays().Copy(session, {2}, std::vector<int32_t>{0}, std::nullopt,
-                                           CopySemantics::kReuseInput, {4});
-  ASSERT_TRUE(moved.ok());
-  ASSERT_TRUE(cluster.executables().Execute(session, g, {3, 4}, {}, {5}).ok());
-  Installed(a, 1);
-  Installed(a, 2);
-  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("launch n5"))));
-  End(a, 4);
-  EXPECT_THAT(actions.Take(), Contains("e1 <- launch n5 id 2 ahead keep [] inline [5:0]"));
-  End(a, 3);
-  End(a, 5);
-}
-
 TEST_F(ClusterTest, UpdatesInPlaceOneBehindTheOtherNeedTheirMemoryOnce) {
   Start(1024);
   PutReady(1, 0, 200);  // 800 of 1024 bytes
@@ -288,6 +268,7 @@ TEST_F(ClusterTest, ACopyThatEndedWellOfAnArrayThatFailsHasItsError) {
   End(b, 4);  // the copy
   EXPECT_THAT(actions.Take(), IsEmpty());
   End(a, 2, absl::InvalidArgumentError("boom"));
+  End(b, 3, absl::InvalidArgumentError("the source failed"));
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("s1 watched 9: INVALID_ARGUMENT: f1 on")));
 }
 

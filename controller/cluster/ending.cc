@@ -43,6 +43,7 @@ void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status sta
   if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
     return;
   if (node.kind == NodeKind::kLaunch) return LaunchEnded(node);
+  if (node.state == NodeState::kLaunched) return ReceiveEnded(node);
   absl::Status result = ResultOf(node);
   // A source may have failed, which the controller has yet to hear. Its producer then reports the
   // failure, which is the first cause.
@@ -54,6 +55,20 @@ void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status sta
   // group of which another shard fails.
   if (node.unsettled_inputs > 0) return;
   EndWith(node, std::move(result));
+}
+
+void Cluster::Nodes::ReceiveEnded(Node& node) {
+  absl::Status result = ResultOf(node);
+  // As for what is only prepared: the ends of its sources come first, and so does the loss of one.
+  const bool open = node.unsettled_inputs > 0;
+  const Group* const worst = open || result.ok() ? nullptr : WorstInput(s.all_groups, node);
+  if (worst != nullptr && node.failure.ok())
+    return Conclude(node, absl::Status(worst->error), worst->cause ? worst->cause : node.id);
+  // Of a session that has ended, nobody hears the first cause.
+  const bool waits = node.failure.ok() && PeerGone(result) && s.sessions.contains(node.session);
+  if (!result.ok() && (open || waits))
+    return Defer(node, Annotate(result, node.name + " to " + s.Where(node.island)));
+  if (!open) EndWith(node, std::move(result));
 }
 
 void Cluster::Nodes::Defer(Node& node, absl::Status failure) {
@@ -167,6 +182,7 @@ void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cau
   ending.keeps = status.ok() || spread;
   if (launched) s.islands.at(node.island).sequencer.Finished(node.id);
   Move(node, NodeState::kDone);
+  NoLongerAhead(node);
   node.telling = false;
   node.deferred = absl::OkStatus();
   if (!ending.in_turns) {

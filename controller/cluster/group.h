@@ -92,6 +92,9 @@ struct Group {
   // Its producer was launched, and all that wait for it know. Else the first `num_launched` of
   // `waiters` take it for launched: they are told in slices of the launch, and of its loss.
   bool launched = false;
+  // Its producer was launched before a transfer that it needs, or is, had ended: only receives and
+  // launches on one device take it for launched (Launches::TakesForLaunched).
+  bool behind_transfer = false;
   bool own_places = false;  // `places` are not those of code: they count for this group
   size_t num_deleted = 0;   // of `deleted`
   size_t num_launched = 0;

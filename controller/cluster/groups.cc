@@ -229,8 +229,11 @@ bool Cluster::Groups::TellWaiters(GroupId id) {
   for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
     s.Charge(1);
     const size_t waiter = group->num_told++;
-    if (Node* node = s.FindNode(group->waiters[waiter]))
-      s.nodes.InputSettled(*node, *group, group->TakenForLaunched(waiter));
+    if (Node* node = s.FindNode(group->waiters[waiter])) {
+      const bool launched =
+          group->TakenForLaunched(waiter) && Launches::TakesForLaunched(*node, *group);
+      s.nodes.InputSettled(*node, *group, launched);
+    }
   }
   if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
   group->waiters.clear();

@@ -138,8 +138,54 @@ void Cluster::Launches::MaybeArrived(Node& node) {
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   const bool telling = node.telling && !Planted(Bug::kLaunchBeforeTold);
   if (!inputs || node.open_installs > 0 || telling || node.state != NodeState::kPrepared) return;
+  if (node.behind_transfer && node.unsettled_inputs > 0 &&
+      !behind_.Begin(node.id, node.session, node.executable->devices[0]))
+    return;
   s.islands.at(node.island).sequencer.InputsArrived(node.id);
   s.to_pump.insert(node.island);
+}
+
+bool Cluster::Launches::HoldsUpNobody(const Node& reader) {
+  return reader.kind != NodeKind::kLaunch || reader.executable->devices.size() == 1 ||
+         Planted(Bug::kGangBehindTransfer);
+}
+
+void Cluster::Launches::BehindNothing(Node& node) {
+  constexpr size_t kAtOnce = 64;  // others are told when an output is there
+  LeaveBehind(node.id);
+  if (!std::exchange(node.behind_transfer, false) || node.state != NodeState::kLaunched ||
+      !node.failure.ok() || node.outputs.size() > kAtOnce)
+    return;
+  size_t told = 0;
+  for (const GroupId id : node.outputs) {
+    Group& group = *s.FindGroup(id);
+    const size_t launched = group.launched ? group.waiters.size() : group.num_launched;
+    told += launched;
+    if (!group.behind_transfer || group.settled() || told > kAtOnce) continue;
+    s.Charge(1 + launched);
+    group.behind_transfer = false;
+    for (size_t i = 0; i < launched; ++i) {
+      Node* const reader = s.FindNode(group.waiters[i]);
+      if (reader != nullptr && !HoldsUpNobody(*reader)) TakesNow(*reader);
+    }
+  }
+}
+
+void Cluster::Launches::LeaveBehind(NodeId id) {
+  constexpr int kAtOnce = 64;
+  if (behind_.known() == 0) return;
+  if (!Planted(Bug::kBehindForEver)) behind_.End(id);
+  for (int i = 0; i < kAtOnce; ++i) {
+    const NodeId next = behind_.Next();
+    if (!next) return;
+    s.Charge(1);
+    if (Node* const waits = s.FindNode(next); waits != nullptr) MaybeArrived(*waits);
+  }
+}
+
+void Cluster::Launches::TakesNow(Node& reader) {
+  if (--reader.unlaunched_inputs > 0) return;
+  reader.kind == NodeKind::kLaunch ? MaybeArrived(reader) : s.nodes.MaybeLaunchReceive(reader);
 }
 
 void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
@@ -215,12 +261,13 @@ bool Cluster::Launches::TellLaunched(const Node& node, LaunchedNode& launched, u
       s.Charge(1);
     }
     Group& group = *s.FindGroup(node.outputs[launched.output]);
+    if (group.num_launched == 0) group.behind_transfer = node.behind_transfer;
     while (s.units < until && group.num_launched < group.waiters.size()) {
       s.Charge(1);
       Node* const reader = s.FindNode(group.waiters[group.num_launched++]);
-      if (reader != nullptr && --reader->unlaunched_inputs == 0 &&
-          reader->kind == NodeKind::kLaunch)
-        MaybeArrived(*reader);
+      if (reader == nullptr || !TakesForLaunched(*reader, group)) continue;
+      reader->behind_transfer |= group.behind_transfer;
+      TakesNow(*reader);
     }
     group.launched = group.num_launched == group.waiters.size();
     if (!group.launched) return false;
@@ -246,7 +293,7 @@ bool Cluster::Launches::TellLost(GroupId id, uint64_t until) {
     s.Charge(1);
     const NodeId waiter = group->waiters[--group->num_launched];
     Node* const reader = s.FindNode(waiter);
-    if (reader == nullptr) continue;
+    if (reader == nullptr || !TakesForLaunched(*reader, *group)) continue;
     ++reader->unlaunched_inputs;
     if (reader->kind == NodeKind::kLaunch)
       s.islands.at(reader->island).sequencer.InputsMissing(waiter);

@@ -17,6 +17,7 @@
 #include "controller/cluster/registry.h"
 #include "controller/cluster/session.h"
 #include "graph/plan.h"
+#include "scheduler/transfer_waits.h"
 
 namespace fairway {
 
@@ -50,6 +51,19 @@ class Cluster::Launches {
   void GoOnPreparing(Island& island, uint64_t until);
   // Tells the sequencer that the inputs of a prepared node have arrived, if they have.
   void MaybeArrived(Node& node);
+  // Whether the reader may be launched behind the producer of the group, once that was launched. If
+  // the group is behind a transfer, which may wait for another island as long as that computes,
+  // only those may that hold up nobody: launches on one device wait in no line there.
+  static bool TakesForLaunched(const Node& reader, const Group& group) {
+    return !group.behind_transfer || HoldsUpNobody(reader);
+  }
+  static bool HoldsUpNobody(const Node& reader);
+  // The inputs of a launch have ended. If it was behind a transfer, gangs may be launched behind
+  // it.
+  void BehindNothing(Node& node);
+  const TransferWaits& behind() const { return behind_; }
+  // It is behind no transfer any more, or will not be launched. Others may be behind one now.
+  void LeaveBehind(NodeId launch);
   // The node has its launch id: sends it to its executors.
   void DoLaunch(Node& node, LaunchId launch_id);
   // Nodes that wait for its outputs and run where it runs may now be launched after it. Tells the
@@ -82,6 +96,8 @@ class Cluster::Launches {
   size_t PrepareOn(Node& node, size_t participant, size_t from);
   bool TellLaunched(const Node& node, LaunchedNode& launched, uint64_t until);
   bool TellLost(GroupId output, uint64_t until);
+  // The reader takes one more of its inputs for launched.
+  void TakesNow(Node& reader);
   // Whether a launch takes over the group: nothing else can read it any more, and one argument has
   // all its shards.
   static bool CertainlyTaken(const Group& group, const GroupUse& use);
@@ -91,7 +107,8 @@ class Cluster::Launches {
   // The outputs whose bytes should come with the report.
   std::vector<ShardRef> InlineOutputs(const Node& node) const;
 
-  State& s;  // the state that this is a part of
+  TransferWaits behind_;  // the launches behind transfers
+  State& s;               // the state that this is a part of
 };
 
 }  // namespace fairway

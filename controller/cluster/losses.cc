@@ -240,15 +240,18 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
 }
 
 void Cluster::Losses::LoseLaunched(Node& node, Loss& loss) {
-  if (node.island != loss.island) return;
   std::vector<std::pair<size_t, size_t>> parts;  // order of the loss, participant
-  for (size_t p = 0; p < node.participants.size(); ++p) {
+  for (size_t p = 0; p < node.participants.size() && node.island == loss.island; ++p) {
     if (const auto lost = loss.executors.find(node.participants[p].executor);
         lost != loss.executors.end())
       parts.emplace_back(lost->second.order, p);
   }
   s.ChargeShards(node.participants.size());
-  if (parts.empty()) return;
+  if (parts.empty()) {
+    // What received from a lost executor has failed, or will.
+    if (node.kind == NodeKind::kReceive && !node.deferred.ok()) s.nodes.ReceiveEnded(node);
+    return;
+  }
   std::sort(parts.begin(), parts.end());
   const auto status_of = [&](size_t part) {
     return loss.executors.at(node.participants[part].executor).status;

@@ -29,10 +29,11 @@ enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 
 //   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone     (invariant: CanMove)
 // kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
-// (or, fetch: for the group). kPrepared: its executors know it; a receive works from here on, and
-// is launched if its bytes went with its commands. kPrepared -> kQueued when an executor is lost. A
-// node that stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone -> kDone on
-// failure.
+// (or, fetch: for the group). kPrepared: its executors know it; a receive works from here on.
+// kLaunched: it will end, whatever comes: a receive is launched if its bytes went with its
+// commands, or if its sources are there or launched, and somebody waits for it. kPrepared ->
+// kQueued when an executor is lost. A node that stores ends as soon as it has its bytes: kWaiting
+// -> kDone. All but kDone -> kDone on failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 inline constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched", "done"};
 bool CanMove(NodeState from, NodeState to);
@@ -73,6 +74,9 @@ struct Node {
   bool after_inputs = false;  // it is queued only when its inputs have ended
   // A launch that has not got all its inputs and outputs yet (new_launch.h): nothing moves it.
   bool making = false;
+  // Some input that it takes for launched is behind a transfer (Group::behind_transfer), or it is
+  // a receive that was launched before its bytes had come.
+  bool behind_transfer = false;
   bool large = false;      // it is prepared and launched alone; Island::large counts it
   bool abandoned = false;  // a launch: all participants that had not ended were told to abandon it
   bool held() const {

@@ -101,10 +101,14 @@ void Cluster::Nodes::Read(Node& node, GroupId group) {
 
 void Cluster::Nodes::Register(Node& node, GroupId id) {
   Group& input = *s.FindGroup(id);
+  const bool launched = input.launched && Launches::TakesForLaunched(node, input);
   if (!input.settled()) ++node.unsettled_inputs;
-  if (input.state == GroupState::kFailed || (!input.settled() && !input.launched))
+  if (input.state == GroupState::kFailed || (!input.settled() && !launched))
     ++node.unlaunched_inputs;
+  if (!input.settled() && launched) node.behind_transfer |= input.behind_transfer;
   s.groups.AddReader(input, node);
+  if (Node* const producer = s.FindNode(input.producer); producer != nullptr)
+    MaybeLaunchReceive(*producer);
 }
 
 void Cluster::Nodes::Enqueue(Node& node) {
@@ -184,10 +188,49 @@ void Cluster::Nodes::Prepare(Node& node) {
     if (places && s.transfers.IsInline(node)) {
       Move(node, NodeState::kLaunched);
       s.launches.Launched(node);
+    } else {
+      MaybeLaunchReceive(node);
     }
     return;
   }
   s.launches.Prepare(node);
+}
+
+void Cluster::Nodes::MaybeLaunchReceive(Node& node) {
+  if (node.kind != NodeKind::kReceive || node.state != NodeState::kPrepared ||
+      node.unlaunched_inputs > 0 || node.taken_back || !node.deferred.ok())
+    return;
+  // If it loses an executor that its session has not heard of, it is prepared again.
+  if (s.islands.at(node.island).telling > 0) return;
+  // Without a launch that waits for its bytes, nothing would be gained.
+  constexpr size_t kLooks = 8;
+  const std::vector<NodeId>& waiters = s.FindGroup(node.outputs[0])->waiters;
+  if (std::none_of(waiters.begin(), waiters.begin() + std::min(waiters.size(), kLooks),
+                   [&](NodeId id) {
+                     const Node* const reader = s.FindNode(id);
+                     return reader != nullptr && reader->kind == NodeKind::kLaunch &&
+                            Launches::HoldsUpNobody(*reader);
+                   }))
+    return;
+  if (!launched_receives_.Begin(node.id, node.session,
+                                s.FindGroup(node.outputs[0])->places[0].device))
+    return;
+  node.behind_transfer = true;
+  Move(node, NodeState::kLaunched);
+  s.WorkOf(node.session).launched.push_back({node.id});
+}
+
+void Cluster::Nodes::NoLongerAhead(const Node& node) {
+  if (node.kind == NodeKind::kLaunch) return s.launches.LeaveBehind(node.id);
+  constexpr int kAtOnce = 64;
+  if (launched_receives_.known() == 0) return;
+  if (!Planted(Bug::kBehindForEver)) launched_receives_.End(node.id);
+  for (int i = 0; i < kAtOnce; ++i) {
+    const NodeId next = launched_receives_.Next();
+    if (!next) return;
+    s.Charge(1);
+    if (Node* const waits = s.FindNode(next); waits != nullptr) MaybeLaunchReceive(*waits);
+  }
 }
 
 void Cluster::Nodes::InputSettled(Node& node, const Group& input, bool was_launched) {
@@ -203,6 +246,7 @@ void Cluster::Nodes::InputSettled(Node& node, const Group& input, bool was_launc
   } else if (node.kind == NodeKind::kLaunch && node.unlaunched_inputs == 0) {
     s.launches.MaybeArrived(node);
   }
+  MaybeLaunchReceive(node);
 }
 
 void Cluster::Nodes::InputsEnded(Node& node) {
@@ -210,9 +254,12 @@ void Cluster::Nodes::InputsEnded(Node& node) {
   node.inputs_ended = true;
   if (node.may_have_failed_inputs() && FailIfPoisoned(node)) return;
   if (node.stores) return s.stored_groups.Store(node);
+  if (node.kind == NodeKind::kLaunch) s.launches.BehindNothing(node);
   if (node.state == NodeState::kLaunched) {
-    // A launch that was sent ahead may have ended before its inputs were known to have.
-    if (node.open_participants == 0 && node.deferred.ok()) LaunchEnded(node);
+    // What was launched ahead may have ended before its inputs were known to have.
+    if (node.open_participants > 0) return;
+    if (node.kind == NodeKind::kReceive) return ReceiveEnded(node);
+    if (node.deferred.ok()) LaunchEnded(node);
     return;
   }
   if (node.held()) {
@@ -262,6 +309,7 @@ void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
   s.Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
   Cancel(node, cause);
   if (node.kind != NodeKind::kLaunch) s.transfers.EndTransfer(node);
+  NoLongerAhead(node);
   Move(node, NodeState::kQueued);
   for (const GroupId id : node.reads) s.groups.HasMemory(node, *s.FindGroup(id), false);
   StopReceiving(node);
@@ -304,6 +352,14 @@ absl::Status Cluster::Nodes::Check() const {
         return Error(absl::StatusCode::kInternal, "n{} is {}known as a receive of group {}", id,
                      receives ? "" : "not ", group);
     }
+  }
+  const auto may_wait = [this](NodeId id) {
+    const Node* const node = s.all_nodes.Find(id);
+    return node != nullptr && node->has_memory() && node->state != NodeState::kDone;
+  };
+  for (const TransferWaits* waits : {&launched_receives_, &s.launches.behind()}) {
+    if (const NodeId id = waits->FirstNot(may_wait))
+      return Error(absl::StatusCode::kInternal, "n{} counts as ahead of a transfer", id);
   }
   if (known == receiving_.size()) return absl::OkStatus();
   return Error(absl::StatusCode::kInternal, "{} receives are known by what they read, of {}", known,

@@ -18,6 +18,7 @@
 #include "controller/cluster/group.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/session.h"
+#include "scheduler/transfer_waits.h"
 
 namespace fairway {
 
@@ -59,6 +60,10 @@ class Cluster::Nodes {
   bool TakeBack(Node& node, const absl::Status& cause);
   // Does some more of it, until `units` reaches `until`. Returns whether it is over.
   bool GoOnTakingBack(TakingBack& taking, uint64_t until);
+  // Launches a prepared receive whose bytes are certain to come, if somebody waits for them.
+  void MaybeLaunchReceive(Node& node);
+  // Ends a launched receive that has ended on all its executors, once its sources have ended too.
+  void ReceiveEnded(Node& node);
   // Whether the node reads what a node makes that is about to be taken back.
   bool ReadsTakenBack(const Node& node) const;
 
@@ -90,6 +95,8 @@ class Cluster::Nodes {
   void Register(Node& node, GroupId input);
   // Whether a receive's sources lie on executors that are up.
   bool SourcesUp(const Node& node) const;
+  // Of those that were to be launched ahead of a transfer, others may be now.
+  void NoLongerAhead(const Node& node);
   // Tells the executors of an unlaunched node that it will not come.
   void Cancel(const Node& node, const absl::Status& cause);
   // Takes an unlaunched node back from its executors. It is then queued, but in no queue.
@@ -122,6 +129,9 @@ class Cluster::Nodes {
   // The receives that have memory, each by the groups that it reads and that were pending when it
   // was prepared. To take a node back costs what reads it, not what waits for it.
   absl::btree_set<std::pair<GroupId, NodeId>> receiving_;
+  // The receives that were launched. Few, because what was launched is lost with its executor, and
+  // what is only prepared begins anew.
+  TransferWaits launched_receives_;
   State& s;  // the state that this is a part of
 
  public:

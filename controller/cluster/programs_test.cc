@@ -84,11 +84,13 @@ TEST_F(ProgramsTest, ARunIsPreparedEverywhereAtOnceAndEachSequenceLaunchedByOneM
                           "e2 <- install sequence x" + y + " of 2 instructions",
                           "e2 <- prepare n4 x" + y + " in [3:0] out [4] on [0]"));
   InstallAll();
-  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline []"));
+  // The second island's part waits there for the transfer, and nobody asks the controller.
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline []",
+                                          "e2 <- launch n4 id 1 ahead keep [] inline [4:0]"));
   End(a, 2);
   End(b, 3);
-  EXPECT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 keep [] inline [4:0]"));
   End(b, 4);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
   // The second run installs nothing. Its launch ids are above those of the first run.
   ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {5}).ok());
   const Lines second = actions.Take();
@@ -175,7 +177,9 @@ TEST_F(ProgramsTest, RunsOverlap) {
   actions.Take();
   InstallAll();
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline []",
-                                          "e1 <- launch n5 id 3 keep [0] inline []"));
+                                          "e1 <- launch n5 id 3 keep [0] inline []",
+                                          "e2 <- launch n4 id 1 ahead keep [] inline [4:0]",
+                                          "e2 <- launch n7 id 2 ahead keep [] inline [7:0]"));
 }
 
 TEST_F(ProgramsTest, WhatFailedInTheMiddleFailsWhatDependsOnItAlone) {
@@ -193,6 +197,7 @@ TEST_F(ProgramsTest, WhatFailedInTheMiddleFailsWhatDependsOnItAlone) {
   actions.Take();
   for (const uint64_t handle : {2, 3, 4}) cluster.arrays().Watch(session, handle, {handle});
   End(b, 3, absl::InternalError("the source failed"));
+  End(b, 4, absl::InternalError("the source failed"));
   EXPECT_THAT(actions.Take(),
               testing::AllOf(Contains("s1 watched 2: OK"),
                              Contains("s1 watched 3: INTERNAL: p on island ia (worker wa): step"),
@@ -339,7 +344,9 @@ TEST_F(ProgramsTest, DonatedArgumentsAreTakenOver) {
   actions.Take();
   InstallAll();
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 keep [] inline []",
-                                          "e1 <- launch n6 id 3 keep [0] inline []"));
+                                          "e1 <- launch n6 id 3 keep [0] inline []",
+                                          "e2 <- launch n5 id 1 ahead keep [] inline [5:0]",
+                                          "e2 <- launch n8 id 2 ahead keep [] inline [8:0]"));
 }
 
 // Little memory, and every launch ends in turns.
@@ -574,6 +581,12 @@ TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWel
   EXPECT_THAT(actions.Take(), testing::AllOf(Contains("e1 <- install x1"),
                                              Contains(HasSubstr("e1 <- install sequence"))));
   cluster.sessions().Close(session);
+  RunTurns();
+  // What was launched ends by itself.
+  Report all;
+  all.finished_through = 1000;
+  cluster.fleet().OnReport(a, Incarnation(7), all);
+  cluster.fleet().OnReport(b, Incarnation(7), all);
   RunTurns();
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
   EXPECT_EQ(cluster.inspection().counts().groups, 0u);

@@ -248,7 +248,8 @@ void Cluster::Work::GoOnClosing(Worklist& list) {
       const auto next = has->second.nodes.lower_bound(list.closing->below);
       if (next == has->second.nodes.begin()) break;
       const NodeId id = list.closing->below = *std::prev(next);
-      if (Node& open = *s.FindNode(id); open.state != NodeState::kLaunched)
+      if (Node& open = *s.FindNode(id); open.state != NodeState::kLaunched ||
+                                        (open.kind == NodeKind::kReceive && !open.deferred.ok()))
         s.nodes.Fail(open, closed, id);
       if (i + 1 == kAtOnce || s.units >= until) return;
     }

@@ -20,7 +20,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "base/planted.h"
+#include "base/planted_names.h"
 #include "log/planted.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"

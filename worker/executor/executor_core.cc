@@ -191,6 +191,27 @@ void ExecutorCore::On(CancelNode command) {
   }
 }
 
+void ExecutorCore::EndReceives(const absl::Status& why) {
+  for (auto it = nodes_.begin(); it != nodes_.end();) {
+    if (!std::holds_alternative<PrepareReceive>(it->second.command)) {
+      ++it;
+      continue;
+    }
+    const NodeId id = it->first;
+    const Node node = std::move(it->second);
+    it = nodes_.erase(it);
+    const auto& receive = std::get<PrepareReceive>(node.command);
+    if (node.at_work > 0) stale_receives_[id] += node.at_work;
+    if (node.at_work > 0) actions_->TakeBackPulls(receive);
+    for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
+    for (size_t i = 0; i < node.out_shards.size(); ++i) {
+      if (node.out_shards[i].open > 0)
+        ShardEnded({receive.out.group, receive.out.shards[i].shard}, why);
+    }
+  }
+  DoWork();
+}
+
 void ExecutorCore::Forget(const GroupPart& part, const absl::Status& cause) {
   ShardsEnded(part, cause);
   std::vector<ShardRef> refs;

@@ -76,6 +76,9 @@ class ExecutorCore {
   // The highest launch id seen. Registration at a new incarnation of the controller reports it
   // (L1).
   uint64_t highest_launch_id() const { return highest_launch_id_; }
+  // Ends the receives that have not ended, and launches that wait for them, with this error: nobody
+  // waits for other executors any more. The controller is not told of the receives.
+  void EndReceives(const absl::Status& why);
   // Forgets everything, because the controller has a new incarnation. Launches in flight end
   // unreported.
   void Reset();
@@ -100,9 +103,8 @@ class ExecutorCore {
   // What is kept of the ends above the watermark of reports.
   size_t ended_records() const { return ended_above_.ranges(); }
 
-  // Bounds memory (some 100 bytes for each pull). The controller's bounds do not cover these pulls:
-  // PrepareSend may reach this executor long after PrepareReceive reaches the receiver, and the
-  // receiver asks for all shards at once.
+  // Bounds memory (some 100 bytes each). The controller's bounds do not cover these pulls:
+  // receivers ask for all shards at once, perhaps long before PrepareSend comes.
   static constexpr size_t kMaxEarlyPulls = size_t{1} << 20;
   // Steps of one sequence that are started and not ended, at most. The memory that lowering
   // reserves for a sequence relies on this bound (graph/lowering.h).
@@ -118,12 +120,9 @@ class ExecutorCore {
  private:
   using Shard = ExecutorShard;
   using Node = ExecutorNode;
-  // Whether a sequence goes on with its next instruction.
-  enum class Went {
-    kOn,
-    kWaits,  // it is queued when what it waits for has happened
-    kPaused  // its slice is over
-  };
+  // Whether a sequence goes on with its next instruction. kWaits: it is queued when what it waits
+  // for has happened. kPaused: its slice is over.
+  enum class Went { kOn, kWaits, kPaused };
 
   void On(InstallExecutable command);
   void On(InstallSequence command);
@@ -138,9 +137,9 @@ class ExecutorCore {
   void On(FreeGroups command);
 
   void Declare(const GroupPart& part, NodeId producer);
-  // Returns whether the shard is ready or failed, or will be: a launched node computes it, or its
-  // bytes came with the command.
-  bool OnItsWay(ShardRef ref) const;
+  // Returns whether the shard is ready or failed, or will be: a launched node computes it, or it is
+  // received (for a gang: its bytes came with the command).
+  bool OnItsWay(ShardRef ref, bool gang) const;
   // Returns whether this launch may start while inputs are still being computed. Launches of the
   // same kind must compute them on the same devices, and no device of those launches or of this one
   // may wait for another.

@@ -162,15 +162,45 @@ TEST_F(ExecutorCoreTest, ALaunchGoesBehindBytesThatCameBeforeIt) {
   bytes.bytes = Blob::Make(16);
   bytes.kind = ShardSource::Kind::kInline;
   Receive(2, 1, 2, {bytes, Local(2)});
-  Receive(3, 2, 3, {Peer()});
   Prepare(4, 3, {2}, {4});
-  Prepare(5, 4, {3}, {5});
-  Launch(4, 1, true);
-  Launch(5, 2, true);
-  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[0]", "receive n3[0]"));
-  EXPECT_THAT(Reported(), HasSubstr("failed 4: INTERNAL: node 5: input 3:0 is not here"));
+  Launch(4, 1, true, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[0]"));
   core.ReceiveDone(NodeId(2), 0, absl::OkStatus());
   EXPECT_THAT(actions.Take(), ElementsAre("receive n2[1]", "launch n4 id 1"));
+}
+
+TEST_F(ExecutorCoreTest, OnlyALaunchOnOneDeviceWaitsForATransferAndOthersPassIt) {
+  Receive(3, 1, 3, {Peer()});
+  Prepare(4, 2, {3}, {4});
+  Prepare(5, 3, {4}, {5});
+  Prepare(6, 4, {3}, {6});
+  Prepare(7, 5, {}, {7});
+  Launch(4, 1, true);
+  Launch(5, 2, true);
+  Launch(6, 3, true, /*gang=*/true);
+  Launch(7, 4);
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]", "launch n7 id 4"));
+  EXPECT_THAT(Reported(), HasSubstr("failed 4: INTERNAL: node 6: input 3:0 is not here"));
+  core.ReceiveDone(NodeId(3), 0, absl::OkStatus());
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n4 id 1", "launch n5 id 2"));
+}
+
+TEST_F(ExecutorCoreTest, WithoutAControllerNobodyWaitsForTransfers) {
+  Receive(2, 1, 2, {Peer()});
+  Receive(3, 2, 3, {Local(2)});
+  Prepare(4, 3, {3}, {4});
+  Prepare(5, 4, {4}, {5});
+  Launch(4, 1, true);
+  Launch(5, 2, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[0]"));
+  EXPECT_EQ(core.num_launched(), 2u);
+  core.EndReceives(absl::UnavailableError("the end"));
+  EXPECT_EQ(core.num_launched(), 0u);
+  EXPECT_EQ(core.num_nodes(), 0u);
+  EXPECT_EQ(Reported(),
+            "through 0 also [3, 4] failed 3: UNAVAILABLE: the end failed 4: UNAVAILABLE: the end");
+  core.ReceiveDone(NodeId(2), 0, absl::OkStatus());  // its bytes came after all
+  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("launch"))));
 }
 
 TEST_F(ExecutorCoreTest, LaunchesOnOneDeviceStartOneBehindTheOtherAndEndInOrder) {
@@ -260,15 +290,9 @@ TEST_F(ExecutorCoreTest, ALaunchAheadOfAFailureDoesNotRun) {
 TEST_F(ExecutorCoreTest, ALaunchAheadOfWhatWasNotLaunchedDoesNotRun) {
   Prepare(2, 1, {}, {2});
   Prepare(3, 2, {2}, {3});
-  Receive(4, 3, 4, {Peer()});
-  Prepare(5, 4, {4}, {5});
-  actions.Take();
   Launch(3, 1, true);
-  Launch(5, 2, true);
   EXPECT_THAT(actions.Take(), IsEmpty());
-  const std::string report = Reported();
-  EXPECT_THAT(report, HasSubstr("failed 2: INTERNAL: node 3: input 2:0 is not here"));
-  EXPECT_THAT(report, HasSubstr("failed 4: INTERNAL: node 5: input 4:0 is not here"));
+  EXPECT_THAT(Reported(), HasSubstr("failed 2: INTERNAL: node 3: input 2:0 is not here"));
 }
 
 TEST_F(ExecutorCoreTest, GangsStartInOrderAndTwoAtOnceAndSinglesPassThem) {

@@ -408,6 +408,7 @@ void ExecutorProcess::CheckDrained() {
                   fmt::format("{} launches did not end within {} ms",
                               session_->launches_in_flight(), config_.drain_limit.count()));
     }
+    session_->EndReceives();
     loop_.PostAfter(kLookAgain, "draining", [this] { CheckDrained(); });
     return;
   }

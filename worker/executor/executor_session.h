@@ -94,6 +94,8 @@ class ExecutorSession final : public ExecutorActions {
   // The controller is gone. Its launches still run, because other executors may have begun the same
   // gangs. Nothing is reported any more.
   void Drain();
+  // Ends what waits for other executors.
+  void EndReceives();
   // Closes the data port and frees all buffers that no launch in flight uses. Nothing is reported
   // any more.
   void End();

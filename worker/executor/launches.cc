@@ -95,7 +95,7 @@ void ExecutorCore::GoOnLaunching() {
       const auto shard = shards_.find(ref);
       if (shard != shards_.end() && shard->second.state == ShardState::kReady) continue;
       const size_t position = at.argument * prepared->inputs.size() + at.device;
-      if (!at.command.ahead || !OnItsWay(ref)) {
+      if (!at.command.ahead || !OnItsWay(ref, at.command.gang)) {
         launching_.reset();
         return Conclude(
             id,
@@ -151,7 +151,7 @@ bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
   return true;
 }
 
-bool ExecutorCore::OnItsWay(ShardRef ref) const {
+bool ExecutorCore::OnItsWay(ShardRef ref, bool gang) const {
   const auto shard = shards_.find(ref);
   if (shard == shards_.end()) return false;
   if (shard->second.state != ShardState::kDeclared) return true;
@@ -159,11 +159,13 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
   if (producer == nodes_.end()) return ending_.contains(shard->second.producer);
   const auto* receive = std::get_if<PrepareReceive>(&producer->second.command);
   if (receive == nullptr) return producer->second.launch.has_value();
-  // The bytes came with the command, for one device or for each.
-  return std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
-    return s.kind == ShardSource::Kind::kInline ||
-           (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
-  });
+  // A gang would hold up others while it waits for a transfer. For a gang, the bytes came with the
+  // command, for one device or for each.
+  return !gang ||
+         std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
+           return s.kind == ShardSource::Kind::kInline ||
+                  (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
+         });
 }
 
 void ExecutorCore::ChargeInputs(const Node& node) {

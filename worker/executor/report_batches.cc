@@ -15,6 +15,11 @@ void ExecutorSession::Drain() {
   report_pace_.Stop();
   // The other executors may never have got the launches that wait for them.
   exchanges_->Close(absl::UnavailableError("the executor lost its controller"));
+  EndReceives();
+}
+
+void ExecutorSession::EndReceives() {
+  if (!ended_) core_.EndReceives(absl::UnavailableError("the executor ends its registration"));
 }
 
 void ExecutorSession::Abandon(const AbandonLaunch& command) {
