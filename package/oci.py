@@ -104,7 +104,7 @@ class Archive:
             "history": [{"created": created, "created_by": "package/image.py"} for _ in self._layers]})
         manifest = self._json(_MANIFEST, {
             "schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": self._layers})
-        # skopeo and podman read the first name, containerd and docker the second.
+        # umoci and skopeo know the image by the first name, containerd by the second.
         manifest |= {"platform": {"architecture": architecture, "os": "linux"},
                      "annotations": {"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": f"{name}:{tag}"}}
         index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [manifest]}

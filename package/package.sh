@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Part of ./dev: what is given to users (docs/design/0047-the-wheel.md, docs/design/0080-packages.md).
+# Part of ./dev: what is given to users (docs/design/0047-the-wheel.md, 0080-packages.md, 0081-images.md).
 
 APT_PACKAGE=(binutils dpkg-dev)  # what packing takes beside a build
 APT_TEST_PACKAGES=(debootstrap lintian systemd libseccomp2 runc umoci containerd iproute2)
@@ -64,7 +64,8 @@ run_packages() {
   need_packages "${APT_TEST_PACKAGES[@]}" && need_extra_venv packages tests/packaging/requirements.txt || return 1
   rm -rf build/package/again
   package_all build/package && package_all build/package/again && need_roots bookworm &&
-    run_pytest packages -rsfEP tests/packaging/test_deb.py tests/packaging/test_tarball.py tests/packaging/test_image.py
+    run_pytest packages -rsfEP tests/packaging/test_deb.py tests/packaging/test_tarball.py \
+      tests/packaging/test_image.py tests/packaging/test_containerd.py
 }
 
 # Compiles everything twice: two folders, no ccache, and the same bytes.

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 
+import numpy
 import pytest
 
 import bare
@@ -99,7 +100,15 @@ def test_the_configuration_says_how_it_runs(image):
     head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True, capture_output=True).stdout.strip()
     assert labels["version"] == version and labels["licenses"] == "Apache-2.0"
     assert not head or re.fullmatch(rf"{head}(-dirty)?", labels["revision"]), "of this commit; ./dev package all makes it anew"
-    assert labels.get("source") == os.environ.get("FAIRWAY_SOURCE_URL")
+
+
+def test_the_source_is_labelled_by_whoever_packs(monkeypatch):
+    import image as packing
+    monkeypatch.delenv("FAIRWAY_SOURCE_URL", raising=False)
+    source = "org.opencontainers.image.source"
+    assert source not in packing.labels(packing.IMAGES["worker"], "1.2")
+    monkeypatch.setenv("FAIRWAY_SOURCE_URL", "https://fairway.invalid/source")
+    assert packing.labels(packing.IMAGES["worker"], "1.2")[source] == "https://fairway.invalid/source"
 
 
 def test_files_are_roots_sorted_and_of_one_time(image, bundles):
@@ -154,6 +163,22 @@ def test_a_file_that_is_not_its_packages_is_refused(monkeypatch):
         packing.check_unchanged({"libssl3"}, [path])
 
 
+def test_layers_do_not_tell_when_they_were_packed(tmp_path):
+    """So the next version has the same layers where it has the same files."""
+    import oci
+    made = []
+    for number, created in enumerate(("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z")):
+        (tmp_path / "file").write_text("contents")
+        os.utime(tmp_path / "file", (number, number))
+        packed = oci.Archive(tmp_path / f"work{number}")
+        packed.layer({"a/file": oci.Entry(tmp_path / "file", 0o644), "a/b/other": oci.Entry(b"more", 0o755)})
+        packed.write(tmp_path / f"{number}.oci.tar", "localhost/test", "1", "amd64", {}, created)
+        made.append(Image(tmp_path / f"{number}.oci.tar"))
+    first, again, later = made
+    assert first.path.read_bytes() == again.path.read_bytes() != later.path.read_bytes()
+    assert first.manifest["layers"] == later.manifest["layers"] and first.manifest["config"] != later.manifest["config"]
+
+
 # ---- a cluster of containers ----
 
 
@@ -161,10 +186,11 @@ class Cluster:
     """A controller on one host, a worker on another, set up by the commands of "Several hosts" in docs/install.md. A client
     is on the worker's host."""
 
-    def __init__(self, bundles, hosts, folder):
+    def __init__(self, bundles, hosts):
         self.bundles, (self.one, self.two) = bundles, hosts
         self.tell(self.one, "controller", "init", f"{DATA}/cluster", "--bind", ADDRESSES[0])
-        self.controller = self.one.start(bundles["controller"], "--config", f"{DATA}/cluster/fairway.toml").says("listening on")
+        self.controller = self.one.start(bundles["controller"], "--config", f"{DATA}/cluster/fairway.toml",
+                                         "--transit-memory", "4MiB").says("listening on")
         own = ("--from", f"{DATA}/cluster")
         line, token, *_ = self.tell(self.one, "controller", "token", "create", "--worker", "w0", *own).splitlines()
         join = line.partition(" <<")[0].removeprefix("fairway ").split()
@@ -176,10 +202,14 @@ class Cluster:
         self.controller.says("islands up: 1")
         self.client = ("--controller", f"{ADDRESSES[0]}:29000", "--tls-ca", self.two.give(self.one.volume / "cluster/ca.pem"),
                        "--token-file", self.two.give(self.one.volume / "red.token"))
-        code = folder / "f.bytecode"
-        containers.tell(sys.executable, "-c", affine.EXPORT, code, env={**os.environ, "JAX_PLATFORMS": "cpu"})
-        (folder / "affine.txtpb").write_text(affine.PROGRAM)
-        self.program = (self.two.give(folder / "affine.txtpb"), "--code", f"f={self.two.give(code)}", "--arg", "x=3")
+
+    def program(self, folder, numbers):
+        """What `fairway run` takes to compute 2 * x + 1 of so many numbers."""
+        code, program = folder / f"{numbers}.bytecode", folder / f"{numbers}.txtpb"
+        containers.tell(sys.executable, "-c", affine.EXPORT.replace("(4,)", f"({numbers},)"), code,
+                        env={**os.environ, "JAX_PLATFORMS": "cpu"})
+        program.write_text(affine.PROGRAM.replace("[4]", f"[{numbers}]"))
+        return self.two.give(program), "--code", f"f={self.two.give(code)}"
 
     def tell(self, host, kind, *words, said=""):
         code, out, err = host.type(self.bundles[kind], *words, said=said)
@@ -196,17 +226,27 @@ def hosts(bundles, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cluster(bundles, hosts, tmp_path_factory):
-    return Cluster(bundles, hosts, tmp_path_factory.mktemp("cluster"))
+def cluster(bundles, hosts):
+    return Cluster(bundles, hosts)
 
 
-def test_a_compiled_program_runs_through_two_containers(cluster):
-    out = cluster.tell(cluster.two, "controller", "run", *cluster.program, *cluster.client)
+def test_a_compiled_program_runs_through_two_containers(cluster, tmp_path):
+    run = ("run", *cluster.program(tmp_path, 4), "--arg", "x=3")
+    out = cluster.tell(cluster.two, "controller", *run, *cluster.client)
     assert out == "y  f32[4]  [7, 7, 7, 7]\n"
     # The worker's image has the command, too, and without a token nothing runs.
     assert re.search(r"island0.*\bup\b", cluster.tell(cluster.two, "worker", "status", *cluster.client))
-    code, out, err = cluster.two.type(cluster.bundles["worker"], "run", *cluster.program, *cluster.client[:-2])
+    code, out, err = cluster.two.type(cluster.bundles["worker"], *run, *cluster.client[:-2])
     assert code != 0 and out == "" and "token" in err
+
+
+def test_uploads_beyond_the_memory_for_them_go_to_the_volume(cluster, tmp_path):
+    count = 8 << 20
+    numpy.save(tmp_path / "x.npy", numpy.arange(count, dtype=numpy.float32))
+    cluster.tell(cluster.two, "controller", "run", *cluster.program(tmp_path, count), "--arg",
+                 f"x={cluster.two.give(tmp_path / 'x.npy')}", "--out", f"y={DATA}/y.npy", *cluster.client)
+    y = numpy.load(cluster.two.volume / "y.npy")
+    assert y.shape == (count,) and y[-1] == numpy.float32(2 * (count - 1) + 1)
 
 
 @pytest.mark.parametrize("kind, least", [("controller", 1), ("worker", 3)])
