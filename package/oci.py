@@ -67,20 +67,21 @@ def _add(tar, name, entry, when):
         tar.addfile(info, data)
 
 
+def _descriptor(media_type, digest, size):
+    return {"mediaType": media_type, "digest": digest, "size": size}
+
+
 class Archive:
     """An image, whose blobs are in the folder `work` until write()."""
 
     def __init__(self, work):
         self._work, self._layers, self._diff_ids = programs.fresh(work), [], []
 
-    def _blob(self, media_type, digest, size):
-        return {"mediaType": media_type, "digest": digest, "size": size}
-
     def _json(self, media_type, value):
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         digest = hashlib.sha256(data).hexdigest()
         (self._work / digest).write_bytes(data)
-        return self._blob(media_type, f"sha256:{digest}", len(data))
+        return _descriptor(media_type, f"sha256:{digest}", len(data))
 
     def layer(self, files):
         """On top of those before. `files`: name -> Entry; their folders are made."""
@@ -93,7 +94,7 @@ class Archive:
                     for name, entry in sorted(with_folders(files).items()):
                         _add(tar, name, entry, ENTRY_TIME)
         part.rename(self._work / packed.sha256.hexdigest())
-        self._layers.append(self._blob(_LAYER, packed.name(), packed.bytes))
+        self._layers.append(_descriptor(_LAYER, packed.name(), packed.bytes))
         self._diff_ids.append(plain.name())
 
     def write(self, target, name, tag, architecture, settings, created):
