@@ -128,6 +128,8 @@ def test_files_are_roots_sorted_and_of_one_time(image, bundles):
         assert [entry.name for entry in entries if entry.mode & 0o022] == (["tmp"] if number == 0 else [])
     print(f"{kind}: {size:,} bytes unpacked, {parts.path.stat().st_size:,} as an archive")
     assert size <= MOST_BYTES[kind]
+    page = (ROOT / "docs" / "install.md").read_text()
+    assert abs(int(re.search(rf"`fairway-{kind}-\S+` \((\d+) MB", page)[1]) - size / 1e6) < 5, "the page says how large it is"
     assert not [name for name in os.listdir(bundles[kind] / "rootfs/usr/bin") if not name.startswith("fairway")], "no shell"
 
 
