@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What shared libraries and programs need, as objdump and the dynamic linker tell it."""
 
+import pathlib
 import re
 import subprocess
 
@@ -37,13 +38,16 @@ def glibc_floor(path):
     return max(((int(major), int(minor)) for major, minor in versions), default=(2, 17))
 
 
-def libraries(path):
-    """Name -> path of all that the dynamic linker loads for the file, but for the C library."""
+def libraries(path, with_libc=False):
+    """Name -> path of all that the dynamic linker loads for the file, but for the C library; or with it, and the linker itself."""
     out = subprocess.run(["ldd", str(path)], text=True, capture_output=True, check=True).stdout
     found = {}
     for name, where in re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", out, re.MULTILINE):
         if where == "not found":
             raise FileNotFoundError(f"{path} needs {name}, which is not on this machine")
-        if not is_libc(name):
+        if with_libc or not is_libc(name):
             found[name] = where
+    if with_libc:
+        (linker,) = re.findall(r"^\s*(/\S+/ld-linux-\S+) \(0x[0-9a-f]+\)$", out, re.MULTILINE)
+        found[pathlib.Path(linker).name] = linker
     return found

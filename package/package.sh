@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Part of ./dev: what is given to users (docs/design/0047-the-wheel.md, docs/design/0080-packages.md).
+# Part of ./dev: what is given to users (docs/design/0047-the-wheel.md, 0080-packages.md, 0081-images.md).
 
 APT_PACKAGE=(binutils dpkg-dev)  # what packing takes beside a build
-APT_TEST_PACKAGES=(debootstrap lintian systemd libseccomp2)
+APT_TEST_PACKAGES=(debootstrap lintian systemd libseccomp2 runc umoci containerd iproute2)
 
 # packing: compiles what is packed.
 packing() {
@@ -19,16 +19,21 @@ package_deb() {
 package_tarball() {
   package_wheel "$1" && "$VENV/bin/python" package/tarball.py --out "$1"
 }
+cpu_plugin() { echo "$VENV"/lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so; }
+package_image() {
+  packing && "$VENV/bin/python" package/image.py --build "$BUILD" --plugin "$(cpu_plugin)" --out "$1"
+}
 package_all() {
-  package_tarball "$1" && package_deb "$1" && "$VENV/bin/python" package/sbom.py --build "$BUILD" --out "$1" &&
-    (cd "$1" && sha256sum -- *.deb *.spdx.json *.tar.gz *.whl >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS)
+  package_tarball "$1" && package_deb "$1" && package_image "$1" &&
+    "$VENV/bin/python" package/sbom.py --build "$BUILD" --plugin "$(cpu_plugin)" --out "$1" &&
+    (cd "$1" && sha256sum -- *.deb *.oci.tar *.spdx.json *.tar.gz *.whl >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS)
 }
 
 make_package() {
   local name=${1-all}
   case $name in
-    wheel | deb | tarball | all) ;;
-    *) die "no package $name; ./dev package makes wheel, deb, tarball, or all of them" ;;
+    wheel | deb | tarball | image | all) ;;
+    *) die "no package $name; ./dev package makes wheel, deb, tarball, image, or all of them" ;;
   esac
   setup && "package_$name" build/package
 }
@@ -53,12 +58,14 @@ run_wheel() {
   wait "$making" && [ $rc = 0 ] && run_pytest_beside wheel -rsfEP tests/packaging/test_wheel.py
 }
 
-# Packs all twice, then installs the .deb in a bare Debian 12, upgrades, removes and purges it, and unpacks the tarball.
+# Packs all twice, then installs the .deb in a bare Debian 12, upgrades, removes and purges it, unpacks the tarball, and runs
+# containers of the images.
 run_packages() {
   need_packages "${APT_TEST_PACKAGES[@]}" && need_extra_venv packages tests/packaging/requirements.txt || return 1
   rm -rf build/package/again
   package_all build/package && package_all build/package/again && need_roots bookworm &&
-    run_pytest packages -rsfEP tests/packaging/test_deb.py tests/packaging/test_tarball.py
+    run_pytest packages -rsfEP tests/packaging/test_deb.py tests/packaging/test_tarball.py \
+      tests/packaging/test_image.py tests/packaging/test_containerd.py
 }
 
 # Compiles everything twice: two folders, no ccache, and the same bytes.

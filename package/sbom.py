@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the SBOM of the packages: package/sbom.py --build build/release --out build/package
+"""Writes the SBOM of the packages: package/sbom.py --build build/release --plugin FILE --out build/package
 
-SPDX 2.3 as JSON, of the files that lie there: which Debian packages have the libraries that wheel and tarball bring and that
-the .deb depends on, and whose headers or static libraries are in our programs.
+SPDX 2.3 as JSON, of the files that lie there: which Debian packages have the libraries that wheel, tarball and images bring and
+that the .deb depends on, and whose headers or static libraries are in our programs; and the plugin for CPUs.
 """
 
 import argparse
@@ -16,11 +16,12 @@ import sys
 import urllib.parse
 
 import elf
+import image
 import licences
 import programs
 
 # What is shipped, by the end of its name; whether it brings the libraries, or needs them.
-KINDS = {".whl": "CONTAINS", ".tar.gz": "CONTAINS", ".deb": "DEPENDS_ON"}
+KINDS = {".whl": "CONTAINS", ".tar.gz": "CONTAINS", ".oci.tar": "CONTAINS", ".deb": "DEPENDS_ON"}
 
 
 def spdx_id(name):
@@ -54,12 +55,32 @@ def shipped_file(path, version):
     }
 
 
-def document(build, files, version, when):
+def plugin_wheel(plugin):
+    version = image.plugin_version(plugin)
+    return {
+        "name": "xla-cpu-pjrt", "SPDXID": "SPDXRef-xla-cpu-pjrt", "versionInfo": version,
+        "supplier": "Organization: The OpenXLA Authors", "downloadLocation": "NOASSERTION", "filesAnalyzed": False,
+        "licenseConcluded": "Apache-2.0", "licenseDeclared": "NOASSERTION", "copyrightText": "Copyright The OpenXLA Authors",
+        "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+                          "referenceLocator": f"pkg:pypi/xla-cpu-pjrt@{version}"}],
+    }
+
+
+def packages_in(files, build, plugin):
+    """File -> the Debian packages that it brings, or needs; and the image that it is, or None."""
     libraries = {}
     for name in (*(f"bin/{program}" for program in programs.PROGRAMS), "lib/libfairway-client.so"):
         libraries |= elf.libraries(build / name)
-    linked = sorted({licences.package_of(path) for path in libraries.values()})
-    records = [debian_package(name) for name in [*linked, *sorted(set(licences.COMPILED_IN) - set(linked))]]
+    linked = {licences.package_of(path) for path in libraries.values()}
+    of_image = {name: image.debian_packages(one, build, plugin) for name, one in image.IMAGES.items()}
+    kinds = {path: path.name.split("-")[1] for path in files if path.name.endswith(".oci.tar")}
+    return {path: (of_image[kinds[path]], image.IMAGES[kinds[path]]) if path in kinds else (linked, None) for path in files}
+
+
+def document(build, files, version, when, plugin):
+    inside = packages_in(files, build, plugin)
+    names = set(licences.COMPILED_IN).union(*(packages for packages, _ in inside.values()))
+    records = [*(debian_package(name) for name in sorted(names)), plugin_wheel(plugin)]
     headers = {
         "name": "xla-headers", "SPDXID": "SPDXRef-xla-headers", "versionInfo": "of jaxlib 0.8.2 and xla-cpu-pjrt",
         "supplier": "Organization: The OpenXLA Authors", "downloadLocation": "https://github.com/openxla/xla",
@@ -76,8 +97,11 @@ def document(build, files, version, when):
         if "dbgsym" in path.name:
             continue
         kind = next(kind for end, kind in KINDS.items() if path.name.endswith(end))
-        for name in linked:
+        packages, shown = inside[path]
+        for name in sorted(packages):
             relate(spdx_id(path.name), kind, spdx_id(f"deb-{name}"))
+        if shown is not None and shown.plugin:
+            relate(spdx_id(path.name), kind, "SPDXRef-xla-cpu-pjrt")
         for name in licences.COMPILED_IN:
             relate(spdx_id(path.name), "STATIC_LINK", spdx_id(f"deb-{name}"))
         relate(spdx_id(path.name), "STATIC_LINK", headers["SPDXID"])
@@ -95,6 +119,7 @@ def document(build, files, version, when):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--plugin", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
     when, out, build = programs.commit_time(), args.out.resolve(), args.build.resolve()
@@ -103,7 +128,7 @@ def main():
         sys.exit(f"sbom: no package in {out}; ./dev package all makes them first")
     version = programs.version(build)
     target = out / f"fairway-{version}.spdx.json"
-    target.write_text(json.dumps(document(build, files, version, when), indent=1) + "\n", encoding="utf-8")
+    target.write_text(json.dumps(document(build, files, version, when, args.plugin.resolve()), indent=1) + "\n", encoding="utf-8")
     programs.describe(target)
 
 

@@ -34,6 +34,15 @@ def test_no_plugin_and_a_file_that_is_none(tmp_path):
     assert done.returncode == 3 and "cannot load" in done.stderr and "text.so" in done.stderr
 
 
+def test_a_library_for_another_processor(tmp_path):
+    """Of whose kind the dynamic linker only says that there is no such file."""
+    own = WORKER.read_bytes()[:4096]
+    (tmp_path / "arm64.so").write_bytes(own[:18] + (183).to_bytes(2, "little") + own[20:])
+    done = worker(tmp_path / "arm64.so")
+    told = f"cannot load {tmp_path}/arm64.so: it is for another processor (ELF machine 183; this worker needs 62)"
+    assert done.returncode == 3 and told in done.stderr
+
+
 def test_a_library_to_open_before_that_is_missing(plugin):
     done = worker(plugin, "--preload=/no/such/libnccl.so.2")
     assert done.returncode == 3

@@ -2,9 +2,13 @@
 #include "worker/executor/runtime/pjrt/plugin.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <stdlib.h>
 
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -20,10 +24,27 @@
 namespace fairway::pjrt {
 namespace {
 
+// The kind of processor that an ELF file is for; 0: it is no such file, or cannot be read.
+int ProcessorOf(const std::string& path) {
+  Elf64_Ehdr header{};  // up to e_machine 32-bit files have the same
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(&header), offsetof(Elf64_Ehdr, e_version));
+  if (!file || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return 0;
+  return header.e_machine;
+}
+
 absl::StatusOr<void*> Open(const std::string& path, int mode) {
   void* handle = dlopen(path.c_str(), mode);
   if (handle != nullptr) return handle;
   const char* why = dlerror();
+  // The dynamic linker says that there is no such file.
+  const int processor = ProcessorOf(path), own = ProcessorOf("/proc/self/exe");
+  if (processor != 0 && own != 0 && processor != own) {
+    return Error(absl::StatusCode::kNotFound,
+                 "cannot load {}: it is for another processor (ELF machine {}; this worker needs "
+                 "{}): give it the library for this one",
+                 path, processor, own);
+  }
   return Error(absl::StatusCode::kNotFound, "cannot load {}: {}", path,
                why != nullptr ? why : "unknown");
 }
