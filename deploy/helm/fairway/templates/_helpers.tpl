@@ -143,3 +143,39 @@ which daemons refuse; and again when it changes there. Takes (root, role, name o
 {{- end -}}
 {{- toYaml $resources -}}
 {{- end -}}
+
+{{/*
+A step of the Job that makes certificates: (root, name, image, command). The last key is the list of its mounts, so more of them
+may follow; an empty command is the image's own.
+*/}}
+{{- define "fairway.jobStep" -}}
+{{- $root := index . 0 -}}
+- name: {{ index . 1 }}
+  image: {{ index . 2 }}
+  imagePullPolicy: {{ $root.Values.images.pullPolicy }}
+  {{- with index . 3 }}
+  command: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  resources:
+    requests: {cpu: 10m, memory: 32Mi}
+    limits: {memory: 256Mi}
+  {{- include "fairway.containerSecurity" $root | nindent 2 }}
+  volumeMounts:
+    - {name: work, mountPath: /work}
+{{- end -}}
+
+{{/* What all certificates of daemons have: (root, issuer). */}}
+{{- define "fairway.certificateSpec" -}}
+{{- $root := index . 0 -}}
+duration: {{ $root.Values.tls.certManager.duration }}
+renewBefore: {{ $root.Values.tls.certManager.renewBefore }}
+# What gRPC's TLS takes.
+privateKey: {algorithm: ECDSA, size: 256, rotationPolicy: Always}
+usages: [digital signature, server auth, client auth]
+issuerRef: {{- toYaml (index . 1) | nindent 2 }}
+{{- end -}}
+
+{{/* A selector of the pods of a component, in one line: (root, component). */}}
+{{- define "fairway.component" -}}
+{matchLabels: {app.kubernetes.io/name: fairway, app.kubernetes.io/instance: {{ (index . 0).Release.Name }}, app.kubernetes.io/component: {{ index . 1 }}}}
+{{- end -}}
