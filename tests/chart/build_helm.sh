@@ -20,7 +20,8 @@ rm -rf "$helm"
 mkdir -p "$helm/work"
 # Not with flags of this user's own. Go compares what it downloads with its public sums, as ever.
 env -u GOFLAGS -u GOROOT GOTOOLCHAIN=local CGO_ENABLED=0 GOBIN="$helm/work" GOPATH="$helm/work/path" \
-  GOCACHE="$helm/work/cache" "$venv/bin/go" install -modcacherw -trimpath -ldflags "-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
+  GOCACHE="$helm/work/cache" "$venv/bin/go" install -modcacherw -trimpath -ldflags "-s -w" "helm.sh/helm/v3/cmd/helm@$HELM" 2>&1 |
+  sed '/^go: downloading /d'
 mv "$helm/work/helm" "$helm/helm"
 rm -rf "$helm/work"
 echo "$HELM" >"$helm/version"
