@@ -24,7 +24,7 @@ import chart
 BIN = chart.ROOT / "build" / "release" / "bin"
 PAGE = (chart.ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 MINIMAL, EXISTING = (chart.HERE / "values" / name for name in ("minimal.yaml", "existing_secrets.yaml"))
-PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:work|ca|admin|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
+PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:work|ca|admin|token|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
 each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
 
 
@@ -104,7 +104,7 @@ def run_job(folder, secrets):
                for name in rule.get("resourceNames", [])}
     assert {one["metadata"]["name"] for one in made} == allowed
     once = {one["metadata"]["name"] for one in made if one["immutable"]}
-    assert once == {"fw-fairway-ca", "fw-fairway-admin"}
+    assert once == {"fw-fairway-ca", "fw-fairway-admin", "fw-fairway-viewer"}
     return {one["metadata"]["name"]: one["data"] for one in made}
 
 
@@ -158,7 +158,7 @@ def secrets(tmp_path_factory):
 
 def test_the_job_makes_a_ca_once_and_its_certificates_fit(secrets, tmp_path):
     again = run_job(tmp_path, secrets)
-    for name in ("fw-fairway-ca", "fw-fairway-admin"):
+    for name in ("fw-fairway-ca", "fw-fairway-admin", "fw-fairway-viewer"):
         assert again[name] == secrets[name]
     assert again["fw-fairway-controller"]["controller.pem"] != secrets["fw-fairway-controller"]["controller.pem"]
     assert again["fw-fairway-controller"]["ca.pem"] == secrets["fw-fairway-ca"]["ca.pem"]
@@ -246,6 +246,21 @@ def is_up(port, folder):
     wait_for(lambda: seen() == [("fw-fairway-island0-0", "island0", True)], f"the island; see {folder}")
 
 
+def helm_test(secrets, folder, port):
+    """The pod of `helm test`."""
+    pod = chart.of_kind(MINIMAL, "Pod")["fw-fairway-test"]["spec"]
+    (folder / "work").mkdir(parents=True)
+    for volume in pod["volumes"]:
+        if "secret" in volume:
+            data = secrets[volume["secret"]["secretName"]]
+            write_secret(folder / volume["name"], {one["path"]: data[one["key"]] for one in volume["secret"]["items"]})
+    for one in chart.containers(pod):
+        command = [f"127.0.0.1:{port}" if word == "fw-fairway-controller.accelerators.svc:29000" else word for word in one["command"]]
+        done = shell(command, folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "fw-fairway-island0-0" in done.stdout
+
+
 def test_a_cluster_comes_up_from_what_the_job_made(secrets, tmp_path):
     (tmp_path / "ca.pem").write_bytes(base64.b64decode(secrets["fw-fairway-ca"]["ca.pem"]))
     (tmp_path / "admin.token").write_bytes(base64.b64decode(secrets["fw-fairway-admin"]["admin.token"]))
@@ -255,6 +270,7 @@ def test_a_cluster_comes_up_from_what_the_job_made(secrets, tmp_path):
         tls = controller.folder / "run" / "fairway" / "tls"
         assert {path.name: path.stat().st_mode & 0o777 for path in tls.glob("*.*")} == {
             name: 0o600 for name in ("ca.key", "ca.pem", "controller.key", "controller.pem")}
+        helm_test(secrets, tmp_path / "test", port)
         # An upgrade makes new certificates: the sidecar takes them over.
         before = (tls / "controller.pem").read_bytes()
         newer = run_job(tmp_path / "job", secrets)["fw-fairway-controller"]

@@ -15,7 +15,8 @@ fi
 if [ -s /admin/fairway.db ]; then
   cat /admin/fairway.db >/work/cluster/fairway.db
   cat /admin/admin.token >/work/cluster/admin.token
+  cat /admin/viewer.token >/work/cluster/viewer.token
 else
-  cp /work/new/data/fairway.db /work/new/admin.token /work/cluster
-  echo "choose: a new token of an admin"
+  cp /work/new/data/fairway.db /work/new/admin.token /work/new/viewer.token /work/cluster
+  echo "choose: new tokens of an admin and a viewer"
 fi

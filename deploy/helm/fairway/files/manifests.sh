@@ -20,7 +20,12 @@ mkdir -p /work/manifests
   secret "$ADMIN_SECRET" true
   data fairway.db /work/cluster/fairway.db
   data admin.token /work/cluster/admin.token
+  data viewer.token /work/cluster/viewer.token
 } >/work/manifests/admin.yaml
+{
+  secret "$FULLNAME-viewer" true
+  data token /work/cluster/viewer.token
+} >/work/manifests/viewer.yaml
 {
   secret "$CONTROLLER_SECRET" false
   data ca.pem /work/out/controller/ca.pem

@@ -4,7 +4,7 @@ What values.schema.json cannot say. Each message names the path, what is wrong a
 */}}
 {{- define "fairway.check" -}}
 {{- $fullname := include "fairway.fullname" . -}}
-{{- $seen := dict "controller" true "admin" true "ca" true "scripts" true "clients" true -}}
+{{- $seen := dict "controller" true "admin" true "viewer" true "ca" true "scripts" true "clients" true "dashboard" true -}}
 {{- if gt (len $fullname) 30 -}}
 {{- fail (printf "fullnameOverride: the names of this release would begin with %q, which has %d characters; give at most 30 here" $fullname (len $fullname)) -}}
 {{- end -}}
@@ -27,7 +27,7 @@ What values.schema.json cannot say. Each message names the path, what is wrong a
 {{- fail (printf "%s.gpus: %d GPUs are of no use to runtime %s; say runtime pjrt with a plugin, or no GPUs" $at (int $island.gpus) $island.runtime) -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.monitoring.serviceMonitor (not .Values.monitoring.tokenSecret) -}}
+{{- if and .Values.monitoring.serviceMonitor (not (include "fairway.tokenSecret" .)) -}}
 {{- fail "monitoring.tokenSecret: a ServiceMonitor needs a viewer's token to read metrics; make one (`fairway token create --role viewer`) and name its Secret, or turn monitoring.serviceMonitor off" -}}
 {{- end -}}
 {{- end -}}

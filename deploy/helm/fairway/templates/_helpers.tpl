@@ -179,3 +179,8 @@ issuerRef: {{- toYaml (index . 1) | nindent 2 }}
 {{- define "fairway.component" -}}
 {matchLabels: {app.kubernetes.io/name: fairway, app.kubernetes.io/instance: {{ (index . 0).Release.Name }}, app.kubernetes.io/component: {{ index . 1 }}}}
 {{- end -}}
+
+{{/* The Secret with a viewer's token, which the Job makes; empty: there is none. */}}
+{{- define "fairway.tokenSecret" -}}
+{{ .Values.monitoring.tokenSecret | default (ternary (printf "%s-viewer" (include "fairway.fullname" .)) "" (eq .Values.tls.mode "init")) }}
+{{- end -}}

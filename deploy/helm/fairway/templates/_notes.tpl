@@ -8,7 +8,9 @@ Fairway {{ .Chart.AppVersion }}: a controller and {{ len .Values.islands }} isla
 1. Wait until it serves:
 
    kubectl -n {{ $ns }} wait --for=condition=Ready pod/{{ $fullname }}-controller-0 --timeout=300s
+{{- if include "fairway.tokenSecret" . }}
    helm -n {{ $ns }} test {{ .Release.Name }}
+{{- end }}
 {{- if eq .Values.tls.mode "existing" }}
 
    It needs the Secrets {{ include "fairway.controllerSecret" . }}, {{ include "fairway.adminSecret" . }} and one for each island (docs/kubernetes.md).
