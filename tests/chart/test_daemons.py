@@ -84,7 +84,7 @@ def write_secret(folder, data):
 
 
 def run_job(folder, secrets):
-    """The steps of the Job but the last, kubectl. Returns the Secrets, name -> data, that it would write."""
+    """The steps of the Job but kubectl's. Returns the Secrets, name -> data, that they would write."""
     shutil.rmtree(folder / "work", ignore_errors=True)
     (folder / "work").mkdir(parents=True)
     job = chart.of_kind(MINIMAL, "Job")["fw-fairway-certificates"]["spec"]["template"]["spec"]
@@ -93,18 +93,23 @@ def run_job(folder, secrets):
         volume = next(one for one in job["volumes"] if one["name"] == name)
         if volume["secret"]["secretName"] in secrets and not (folder / name / "..data").exists():
             write_secret(folder / name, secrets[volume["secret"]["secretName"]])
-    for step in job["initContainers"]:
+    written = []
+    for step in [*job["initContainers"], *job["containers"]]:
+        if step["image"].partition(":")[0].endswith("kubectl"):
+            [given] = [word.partition("=")[2] for word in step["args"] if word.startswith("--filename=")]
+            written.append([yaml.safe_load(path.read_text()) for path in pathlib.Path(moved(given, folder)).iterdir()])
+            continue
         environment = {**os.environ, **{one["name"]: one["value"] for one in step.get("env", [])}}
         done = shell(step["command"], folder, env=environment)
         assert done.returncode == 0, f"{step['name']}: {done.stdout}{done.stderr}"
-    [apply] = job["containers"]
-    [manifests] = [word.partition("=")[2] for word in apply["args"] if word.startswith("--filename=")]
-    made = [yaml.safe_load(path.read_text()) for path in pathlib.Path(moved(manifests, folder)).iterdir()]
+    first, then = written
+    made = [*first, *then]
+    assert {one["metadata"]["namespace"] for one in made} == {"accelerators"}
     allowed = {name for rule in chart.of_kind(MINIMAL, "Role")["fw-fairway-certificates"]["rules"]
                for name in rule.get("resourceNames", [])}
     assert {one["metadata"]["name"] for one in made} == allowed
-    once = {one["metadata"]["name"] for one in made if one["immutable"]}
-    assert once == {"fw-fairway-ca", "fw-fairway-admin", "fw-fairway-viewer"}
+    assert all(one["immutable"] for one in first) and not any(one["immutable"] for one in then)
+    assert {one["metadata"]["name"] for one in first} == {"fw-fairway-ca", "fw-fairway-admin", "fw-fairway-viewer"}
     return {one["metadata"]["name"]: one["data"] for one in made}
 
 

@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-# manifests.sh: writes the Secrets of the cluster to /work/manifests, for kubectl. FULLNAME, RELEASE, ADMIN_SECRET,
-# CONTROLLER_SECRET, ISLAND_SECRET_PREFIX, WORKERS_RENEW and ISLANDS (a line each: island, number of workers) say which. What is made once is immutable: nothing can replace it unseen.
+# manifests.sh: writes the Secrets of the cluster to /work/once and /work/manifests, for kubectl. FULLNAME, NAMESPACE, RELEASE, ADMIN_SECRET,
+# CONTROLLER_SECRET, ISLAND_SECRET_PREFIX, WORKERS_RENEW and ISLANDS (a line each: island, number of workers) say which. What
+# is made once is immutable: nothing can replace it unseen.
 set -eu
 umask 077
 secret() {  # NAME IMMUTABLE, then a data line for each file
-  printf 'apiVersion: v1\nkind: Secret\ntype: Opaque\nimmutable: %s\nmetadata:\n  name: %s\n' "$2" "$1"
+  printf 'apiVersion: v1\nkind: Secret\ntype: Opaque\nimmutable: %s\nmetadata:\n  name: %s\n  namespace: %s\n' "$2" "$1" "$NAMESPACE"
   printf '  labels:\n    app.kubernetes.io/name: fairway\n    app.kubernetes.io/instance: %s\ndata:\n' "$RELEASE"
 }
 data() {  # KEY FILE
   printf '  %s: %s\n' "$1" "$(base64 <"$2" | tr -d '\n')"
 }
-mkdir -p /work/manifests
+mkdir -p /work/once /work/manifests
 {
   secret "$FULLNAME-ca" true
   data ca.pem /work/cluster/ca.pem
   data ca.key /work/cluster/ca.key
-} >/work/manifests/ca.yaml
+} >/work/once/ca.yaml
 {
   secret "$ADMIN_SECRET" true
   data fairway.db /work/cluster/fairway.db
   data admin.token /work/cluster/admin.token
   data viewer.token /work/cluster/viewer.token
-} >/work/manifests/admin.yaml
+} >/work/once/admin.yaml
 {
   secret "$FULLNAME-viewer" true
   data token /work/cluster/viewer.token
-} >/work/manifests/viewer.yaml
+} >/work/once/viewer.yaml
 {
   secret "$CONTROLLER_SECRET" false
   data ca.pem /work/out/controller/ca.pem
@@ -46,4 +47,4 @@ printf '%s\n' "$ISLANDS" | while read -r island workers; do
     done
   } >"/work/manifests/island-$island.yaml"
 done
-ls /work/manifests
+ls /work/once /work/manifests

@@ -184,3 +184,13 @@ issuerRef: {{- toYaml (index . 1) | nindent 2 }}
 {{- define "fairway.tokenSecret" -}}
 {{ .Values.monitoring.tokenSecret | default (ternary (printf "%s-viewer" (include "fairway.fullname" .)) "" (eq .Values.tls.mode "init")) }}
 {{- end -}}
+
+{{/* A step that gives the API server what is in a folder of /work: (root, folder). */}}
+{{- define "fairway.applyStep" -}}
+{{- $root := index . 0 -}}
+{{- include "fairway.jobStep" (list $root (printf "apply-%s" (index . 1)) $root.Values.images.kubectl (list)) }}
+    - {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+  args: [apply, --server-side, --field-manager=fairway-certificates, --force-conflicts, --filename=/work/{{ index . 1 }}]
+  env:
+    - {name: HOME, value: /work}
+{{- end -}}
