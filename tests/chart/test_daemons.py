@@ -24,6 +24,9 @@ import chart
 BIN = chart.ROOT / "build" / "release" / "bin"
 PAGE = (chart.ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 MINIMAL, EXISTING = (chart.HERE / "values" / name for name in ("minimal.yaml", "existing_secrets.yaml"))
+# What the images have in their environment, which counts before settings files.
+PLUGIN = next((chart.ROOT / ".venv").glob("lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"))
+IMAGES = {"fairway-controller": {"FAIRWAY_SPOOL_DIRECTORY": "/var/lib/fairway"}, "fairway-worker": {"FAIRWAY_PJRT_PLUGIN": str(PLUGIN)}}
 PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:work|ca|admin|token|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
 each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
 
@@ -113,6 +116,17 @@ def run_job(folder, secrets):
     return {one["metadata"]["name"]: one["data"] for one in made}
 
 
+def environment_of(container, pod, folder):
+    """What Kubernetes gives a container of that pod."""
+    known = {"metadata.name": pod, "status.podIP": "127.0.0.1"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRWAY_")}
+    environment |= IMAGES.get(pathlib.PurePosixPath(container["command"][0]).name, {})
+    for one in container.get("env", []):
+        environment[one["name"]] = (moved(one["value"], folder) if "value" in one
+                                    else known[one["valueFrom"]["fieldRef"]["fieldPath"]])
+    return environment
+
+
 class Pod:
     """The pod of a StatefulSet, in a folder, with the Secrets that it mounts."""
 
@@ -141,10 +155,7 @@ class Pod:
         words = [word.replace("$(POD_NAME)", self.name) for word in [*one["command"], *one.get("args", [])]]
         words = [moved(word, self.folder) for word in words]
         words[0] = str(BIN / pathlib.PurePosixPath(words[0]).name) if words[0].startswith("/usr/bin/") else words[0]
-        known = {"metadata.name": self.name, "status.podIP": "127.0.0.1"}
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRWAY_")}
-        environment |= {each["name"]: known[each["valueFrom"]["fieldRef"]["fieldPath"]] for each in one.get("env", [])}
-        return {"args": [*words, *flags], "env": environment}
+        return {"args": [*words, *flags], "env": environment_of(one, self.name, self.folder)}
 
     @contextlib.contextmanager
     def sidecar(self):
@@ -171,32 +182,40 @@ def test_the_job_makes_a_ca_once_and_its_certificates_fit(secrets, tmp_path):
 
 
 @each
-def test_the_daemons_take_all_settings_that_are_rendered(values, secrets, tmp_path):
+def test_the_daemons_take_all_settings_and_flags_that_are_rendered(values, secrets, tmp_path):
     """`fairway config check` reads the certificates, too."""
     files = {"ca.pem": secrets["fw-fairway-ca"]["ca.pem"], "ca.key": secrets["fw-fairway-ca"]["ca.key"],
              "controller.pem": secrets["fw-fairway-controller"]["controller.pem"],
              "controller.key": secrets["fw-fairway-controller"]["controller.key"],
              "worker.pem": secrets["fw-fairway-island0"]["fw-fairway-island0-0.pem"],
              "worker.key": secrets["fw-fairway-island0"]["fw-fairway-island0-0.key"]}
-    (tmp_path / "run" / "fairway" / "tls").mkdir(parents=True)
+    for path in ("run/fairway/tls", "etc/fairway"):
+        (tmp_path / path).mkdir(parents=True)
     for name, content in files.items():
         path = tmp_path / "run" / "fairway" / "tls" / name
         path.write_bytes(base64.b64decode(content))
         path.chmod(0o600)
-    count = 0
-    for name, one in chart.of_kind(values, "ConfigMap").items():
-        for file, text in one["data"].items():
-            if file.endswith(".toml"):
-                for library in re.findall(r'"/(opt/[^"]+)"', text):  # those that the image of the island has
-                    (tmp_path / library).parent.mkdir(parents=True, exist_ok=True)
-                    (tmp_path / library).touch()
-                path = tmp_path / f"{name}.toml"
-                path.write_text(moved(text, tmp_path), encoding="utf-8")
-                done = subprocess.run([BIN / "fairway", "config", "check", path], text=True, capture_output=True, timeout=60,
-                                      env={**os.environ, "FAIRWAY_NAME": "fw-fairway-island0-0"})
-                assert done.returncode == 0, f"{name}: {done.stderr}\n{text}"
-                count += 1
-    assert count == len(chart.of_kind(values, "StatefulSet"))
+    settings = chart.of_kind(values, "ConfigMap")
+    for name, one in chart.of_kind(values, "StatefulSet").items():
+        [container] = one["spec"]["template"]["spec"]["containers"]
+        environment = environment_of(container, "fw-fairway-island0-0", tmp_path)
+        words = [moved(word, tmp_path) for word in [*container["command"], *container["args"]]]
+        [(file, text)] = settings[name]["data"].items()
+        (tmp_path / "etc" / "fairway" / file).write_text(moved(text, tmp_path), encoding="utf-8")
+        for library in re.findall(r"/opt/[^ \"]+", " ".join([*words, moved(text, tmp_path)])):  # the image of the island has it
+            path = tmp_path / library.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        # The words of the container, and no value that another source has: the settings file counts.
+        printed = subprocess.run([BIN / pathlib.PurePosixPath(words[0]).name, *words[1:], "--print-config"], text=True,
+                                 capture_output=True, timeout=60, env=environment)
+        assert printed.returncode == 0, f"{name}: {printed.stderr}"
+        told = dict(re.findall(r"^--([\w-]+)=.*\((.*)\)$", printed.stdout, re.M))
+        for setting in re.findall(r"^([\w-]+) = ", text, re.M):
+            assert file in told[setting], f"{name}: {setting} is from {told[setting]}"
+        checked = subprocess.run([BIN / "fairway", "config", "check", tmp_path / "etc" / "fairway" / file], text=True,
+                                 capture_output=True, timeout=60, env=environment)
+        assert checked.returncode == 0, f"{name}: {checked.stderr}\n{text}"
 
 
 def test_a_setting_that_no_daemon_has_would_be_found(secrets, tmp_path):

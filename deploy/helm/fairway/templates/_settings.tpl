@@ -11,7 +11,6 @@ tls-key = "/run/fairway/tls/controller.key"
 tls-ca-key = "/run/fairway/tls/ca.key"
 {{- end }}
 data-directory = "/var/lib/fairway/data"
-spool-directory = "/tmp"
 {{- range $name, $value := .Values.controller.settings }}
 {{ $name }} = {{ include "fairway.toml" $value }}
 {{- end }}
@@ -32,7 +31,6 @@ island = {{ $island.name | quote }}
 island-workers = {{ $island.workers }}
 runtime = {{ $island.runtime | quote }}
 {{- if eq $island.runtime "pjrt" }}
-plugin = {{ $island.plugin | quote }}
 plugin-kind = {{ ternary "cuda" "cpu" (gt (int $island.gpus) 0) | quote }}
 {{- end }}
 devices = {{ ternary (int $island.gpus) (int $island.devices) (gt (int $island.gpus) 0) }}
