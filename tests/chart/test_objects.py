@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+import tarfile
 
 import pytest
 import yaml
@@ -196,3 +197,11 @@ def test_the_notes_name_objects_of_the_release_and_tell_that_sessions_end(values
                if "secret" in volume}
     secrets = re.findall(r"get secret ([\w-]+)", text)
     assert secrets and set(secrets) <= mounted
+
+
+def test_a_packed_chart_has_the_rules_themselves(tmp_path):
+    chart.helm("package", chart.CHART, "--destination", tmp_path)
+    [archive] = tmp_path.glob("fairway-*.tgz")
+    with tarfile.open(archive) as packed:
+        rules = packed.extractfile("fairway/files/fairway.rules.yaml").read()
+    assert rules == (chart.ROOT / "deploy" / "prometheus" / "fairway.rules.yaml").read_bytes()
