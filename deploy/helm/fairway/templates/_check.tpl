@@ -1,0 +1,41 @@
+{{/*
+SPDX-License-Identifier: Apache-2.0
+What values.schema.json cannot say. Each message names the path, what is wrong and what to do.
+*/}}
+{{- define "fairway.check" -}}
+{{- $fullname := include "fairway.fullname" . -}}
+{{- $seen := dict "controller" true "admin" true "viewer" true "ca" true "scripts" true "clients" true "dashboard" true -}}
+{{- if gt (len $fullname) 30 -}}
+{{- fail (printf "fullnameOverride: the names of this release would begin with %q, which has %d characters; give at most 30 here" $fullname (len $fullname)) -}}
+{{- end -}}
+{{- range $i, $island := (include "fairway.islands" . | fromJson).islands -}}
+{{- $at := printf "islands[%d]" $i -}}
+{{- if hasKey $seen $island.name -}}
+{{- fail (printf "%s.name: %q is taken by another island or by the chart; give another name" $at $island.name) -}}
+{{- end -}}
+{{- $_ := set $seen $island.name true -}}
+{{- if gt (len $island.fullname) 50 -}}
+{{- fail (printf "%s.name: the name of its StatefulSet would be %q, which has %d characters, and 50 are allowed; shorten it" $at $island.fullname (len $island.fullname)) -}}
+{{- end -}}
+{{- if and (gt (int $island.gpus) 0) (ne $island.runtime "pjrt") -}}
+{{- fail (printf "%s.gpus: %d GPUs are of no use to runtime %s; say runtime pjrt with a plugin, or no GPUs" $at (int $island.gpus) $island.runtime) -}}
+{{- end -}}
+{{- if and (gt (int $island.gpus) 0) (not $island.plugin) -}}
+{{- fail (printf "%s.plugin: GPUs need the path of a PJRT plugin of kind cuda in the island's image; give it, and the image" $at) -}}
+{{- end -}}
+{{- if and (eq $island.runtime "pjrt") (eq (int $island.gpus) 0) (gt (int $island.workers) 1) -}}
+{{- fail (printf "%s.workers: it is %d, and an island of the pjrt runtime on CPUs is one worker; give it more devices, make several islands, or say runtime host" $at (int $island.workers)) -}}
+{{- end -}}
+{{- range $setting := list "gpu-fraction" "tune-on-gpu" "allow-raw-kernels" "target-config" -}}
+{{- if and (hasKey $island.settings $setting) (eq (int $island.gpus) 0) -}}
+{{- fail (printf "%s.settings.%s: it is for islands with GPUs, and this one has none; give it gpus, or leave the setting out" $at $setting) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (ne $island.runtime "pjrt") $island.plugin -}}
+{{- fail (printf "%s.runtime: it is %s, which takes no plugin, and a plugin is given; say pjrt, or leave the plugin out" $at $island.runtime) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.monitoring.serviceMonitor (not (include "fairway.tokenSecret" .)) -}}
+{{- fail "monitoring.tokenSecret: a ServiceMonitor needs a viewer's token to read metrics; make one (`fairway token create --role viewer`) and name its Secret, or turn monitoring.serviceMonitor off" -}}
+{{- end -}}
+{{- end -}}

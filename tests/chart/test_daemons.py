@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the chart gives to daemons, given to the real ones: settings, flags, the Job's steps, the sidecar's script.
+
+A folder stands for a pod's files: each absolute path in what was rendered is put below it. There is no Kubernetes.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+import yaml
+
+import chart
+
+BIN = chart.ROOT / "build" / "release" / "bin"
+PAGE = (chart.ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+MINIMAL, EXISTING = (chart.HERE / "values" / name for name in ("minimal.yaml", "existing_secrets.yaml"))
+# What the images have in their environment, which counts before settings files.
+PLUGIN = next((chart.ROOT / ".venv").glob("lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"))
+IMAGES = {"fairway-controller": {"FAIRWAY_SPOOL_DIRECTORY": "/var/lib/fairway"}, "fairway-worker": {"FAIRWAY_PJRT_PLUGIN": str(PLUGIN)}}
+PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:work|ca|admin|token|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
+each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
+
+
+def moved(text, folder):
+    """The text with the paths of a pod below the folder."""
+    return PATHS.sub(f"{folder}/", text)
+
+
+def shell(command, folder, **more):
+    """Runs a container's command; sh is the one of this machine."""
+    command = [moved(word, folder) for word in command]
+    if command[0].startswith("/usr/bin/fairway"):
+        command[0] = str(BIN / pathlib.PurePosixPath(command[0]).name)
+    return subprocess.run(command, text=True, capture_output=True, timeout=60, **more)
+
+
+def wait_for(condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.05)
+    return found
+
+
+def free_ports(count):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+@contextlib.contextmanager
+def started(command, log, **more):
+    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, **more) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def write_secret(folder, data):
+    """As a kubelet does: the files are behind a link, which one rename replaces, and open to the pod's group."""
+    version = folder / f"..{len(list(folder.glob('..*')))}"
+    version.mkdir(parents=True)
+    for name, content in data.items():
+        (version / name).write_bytes(base64.b64decode(content))
+        (version / name).chmod(0o640)
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(f"..data/{name}")
+    (folder / "..next").symlink_to(version.name)
+    (folder / "..next").rename(folder / "..data")
+
+
+def run_job(folder, secrets):
+    """The steps of the Job but kubectl's. Returns the Secrets, name -> data, that they would write."""
+    shutil.rmtree(folder / "work", ignore_errors=True)
+    (folder / "work").mkdir(parents=True)
+    job = chart.of_kind(MINIMAL, "Job")["fw-fairway-certificates"]["spec"]["template"]["spec"]
+    for name in ("ca", "admin"):
+        (folder / name).mkdir(exist_ok=True)
+        volume = next(one for one in job["volumes"] if one["name"] == name)
+        if volume["secret"]["secretName"] in secrets and not (folder / name / "..data").exists():
+            write_secret(folder / name, secrets[volume["secret"]["secretName"]])
+    written = []
+    for step in [*job["initContainers"], *job["containers"]]:
+        if step["image"].partition(":")[0].endswith("kubectl"):
+            [given] = [word.partition("=")[2] for word in step["args"] if word.startswith("--filename=")]
+            written.append([yaml.safe_load(path.read_text()) for path in pathlib.Path(moved(given, folder)).iterdir()])
+            continue
+        environment = {**os.environ, **{one["name"]: one["value"] for one in step.get("env", [])}}
+        done = shell(step["command"], folder, env=environment)
+        assert done.returncode == 0, f"{step['name']}: {done.stdout}{done.stderr}"
+    first, then = written
+    made = [*first, *then]
+    assert {one["metadata"]["namespace"] for one in made} == {"accelerators"}
+    allowed = {name for rule in chart.of_kind(MINIMAL, "Role")["fw-fairway-certificates"]["rules"]
+               for name in rule.get("resourceNames", [])}
+    assert {one["metadata"]["name"] for one in made} == allowed
+    assert all(one["immutable"] for one in first) and not any(one["immutable"] for one in then)
+    assert {one["metadata"]["name"] for one in first} == {"fw-fairway-ca", "fw-fairway-admin", "fw-fairway-viewer"}
+    return {one["metadata"]["name"]: one["data"] for one in made}
+
+
+def environment_of(container, pod, folder):
+    """What Kubernetes gives a container of that pod."""
+    known = {"metadata.name": pod, "status.podIP": "127.0.0.1"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRWAY_")}
+    environment |= IMAGES.get(pathlib.PurePosixPath(container["command"][0]).name, {})
+    for one in container.get("env", []):
+        environment[one["name"]] = (moved(one["value"], folder) if "value" in one
+                                    else known[one["valueFrom"]["fieldRef"]["fieldPath"]])
+    return environment
+
+
+class Pod:
+    """The pod of a StatefulSet, in a folder, with the Secrets that it mounts."""
+
+    def __init__(self, values, owner, folder, secrets, name):
+        self.folder, self.name = folder, name
+        self.spec = chart.of_kind(values, "StatefulSet")[owner]["spec"]["template"]["spec"]
+        for path in ("run/fairway/tls", "var/lib/fairway", "etc/fairway", "tmp"):
+            (folder / path).mkdir(parents=True)
+        for volume in self.spec["volumes"]:
+            if "secret" in volume:
+                data = secrets[volume["secret"]["secretName"]]
+                items = volume["secret"].get("items") or [{"key": key, "path": key} for key in data]
+                write_secret(folder / volume["name"], {one["path"]: data[one["key"]] for one in items})
+        for name, text in chart.of_kind(values, "ConfigMap")[owner]["data"].items():
+            (folder / "etc" / "fairway" / name).write_text(moved(text, folder), encoding="utf-8")
+        scripts = next(data for found, data in chart.of_kind(values, "ConfigMap").items() if found.endswith("-scripts"))
+        (folder / "scripts").mkdir()
+        (folder / "scripts" / "certificates.sh").write_text(moved(scripts["data"]["certificates.sh"], folder), encoding="utf-8")
+
+    def step(self, name):
+        return next(one for one in chart.containers(self.spec) if one["name"] == name)
+
+    def command(self, name, *flags):
+        """Of a container, with its arguments and the environment that Kubernetes gives it."""
+        one = self.step(name)
+        words = [word.replace("$(POD_NAME)", self.name) for word in [*one["command"], *one.get("args", [])]]
+        words = [moved(word, self.folder) for word in words]
+        words[0] = str(BIN / pathlib.PurePosixPath(words[0]).name) if words[0].startswith("/usr/bin/") else words[0]
+        return {"args": [*words, *flags], "env": environment_of(one, self.name, self.folder)}
+
+    @contextlib.contextmanager
+    def sidecar(self):
+        """Waits as the kubelet does: for the startup probe."""
+        given = self.command("certificates")
+        probe = [moved(word, self.folder) for word in self.step("certificates")["startupProbe"]["exec"]["command"]]
+        with started(given["args"], self.folder / "sidecar.log", env=given["env"]):
+            wait_for(lambda: subprocess.run(probe, check=False).returncode == 0, "certificates")
+            yield
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory):
+    return run_job(tmp_path_factory.mktemp("job"), {})
+
+
+def test_the_job_makes_a_ca_once_and_its_certificates_fit(secrets, tmp_path):
+    again = run_job(tmp_path, secrets)
+    for name in ("fw-fairway-ca", "fw-fairway-admin", "fw-fairway-viewer"):
+        assert again[name] == secrets[name]
+    assert again["fw-fairway-controller"]["controller.pem"] != secrets["fw-fairway-controller"]["controller.pem"]
+    assert again["fw-fairway-controller"]["ca.pem"] == secrets["fw-fairway-ca"]["ca.pem"]
+    assert set(again["fw-fairway-island0"]) == {"ca.pem", "fw-fairway-island0-0.pem", "fw-fairway-island0-0.key"}
+
+
+@each
+def test_the_daemons_take_all_settings_and_flags_that_are_rendered(values, secrets, tmp_path):
+    """`fairway config check` reads the certificates, too."""
+    files = {"ca.pem": secrets["fw-fairway-ca"]["ca.pem"], "ca.key": secrets["fw-fairway-ca"]["ca.key"],
+             "controller.pem": secrets["fw-fairway-controller"]["controller.pem"],
+             "controller.key": secrets["fw-fairway-controller"]["controller.key"],
+             "worker.pem": secrets["fw-fairway-island0"]["fw-fairway-island0-0.pem"],
+             "worker.key": secrets["fw-fairway-island0"]["fw-fairway-island0-0.key"]}
+    for path in ("run/fairway/tls", "etc/fairway"):
+        (tmp_path / path).mkdir(parents=True)
+    for name, content in files.items():
+        path = tmp_path / "run" / "fairway" / "tls" / name
+        path.write_bytes(base64.b64decode(content))
+        path.chmod(0o600)
+    settings = chart.of_kind(values, "ConfigMap")
+    for name, one in chart.of_kind(values, "StatefulSet").items():
+        [container] = one["spec"]["template"]["spec"]["containers"]
+        environment = environment_of(container, "fw-fairway-island0-0", tmp_path)
+        words = [moved(word, tmp_path) for word in [*container["command"], *container["args"]]]
+        [(file, text)] = settings[name]["data"].items()
+        (tmp_path / "etc" / "fairway" / file).write_text(moved(text, tmp_path), encoding="utf-8")
+        for library in re.findall(r"/opt/[^ \"]+", " ".join([*words, moved(text, tmp_path)])):  # the image of the island has it
+            path = tmp_path / library.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        # The words of the container, and no value that another source has: the settings file counts.
+        printed = subprocess.run([BIN / pathlib.PurePosixPath(words[0]).name, *words[1:], "--print-config"], text=True,
+                                 capture_output=True, timeout=60, env=environment)
+        assert printed.returncode == 0, f"{name}: {printed.stderr}"
+        told = dict(re.findall(r"^--([\w-]+)=.*\((.*)\)$", printed.stdout, re.M))
+        for setting in re.findall(r"^([\w-]+) = ", text, re.M):
+            assert file in told[setting], f"{name}: {setting} is from {told[setting]}"
+        checked = subprocess.run([BIN / "fairway", "config", "check", tmp_path / "etc" / "fairway" / file], text=True,
+                                 capture_output=True, timeout=60, env=environment)
+        assert checked.returncode == 0, f"{name}: {checked.stderr}\n{text}"
+
+
+def test_a_setting_that_no_daemon_has_would_be_found(secrets, tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text('[worker]\nlog-levl = "debug"\n', encoding="utf-8")
+    done = subprocess.run([BIN / "fairway", "config", "check", path], text=True, capture_output=True, timeout=60)
+    assert done.returncode != 0 and "log-levl" in done.stderr
+
+
+def test_the_schema_has_all_settings_of_the_daemons_but_those_that_the_chart_sets():
+    definitions = json.loads((chart.CHART / "values.schema.json").read_text(encoding="utf-8"))["$defs"]
+    # What no value sets: relays are not in the chart, and GPUs are given by Kubernetes.
+    ours = {"controller": {"bind", "port", "http-port", "http-name", "link-port", "data-port", "relay-fan-out", "spool-directory",
+                           "log-dir", "data-directory", "tls-ca", "tls-certificate", "tls-key", "tls-ca-key", "life-fd", "notify-fd"},
+            "worker": {"role", "controller", "name", "island", "island-workers", "devices", "runtime", "plugin", "plugin-kind", "gpus",
+                       "write-target-config", "data-bind", "advertise-host", "relay-bind", "tls-ca", "tls-certificate", "tls-key",
+                       "life-fd"}}
+    for daemon, set_by_chart in ours.items():
+        done = subprocess.run([BIN / f"fairway-{daemon}", "--help"], text=True, capture_output=True, check=True, timeout=60)
+        flags = set(re.findall(r"^ +--([\w-]+)", done.stdout, re.M)) - {"help", "version", "print-config", "config"}
+        assert set(definitions[f"{daemon}Settings"]["properties"]) == flags - set_by_chart
+
+
+@contextlib.contextmanager
+def cluster(values, secrets, folder):
+    """A controller and the worker of the first island, from what is rendered. Yields them and the controller's port."""
+    start = "fw-fairway"
+    controller = Pod(values, f"{start}-controller", folder / "controller", secrets, f"{start}-controller-0")
+    worker = Pod(values, f"{start}-island0", folder / "worker", secrets, f"{start}-island0-0")
+    done = shell(controller.step("data")["command"], controller.folder)
+    assert done.returncode == 0, done.stderr
+    grpc, http, link, data = free_ports(4)
+    here = controller.command("controller", "--bind=127.0.0.1", f"--port={grpc}", f"--http-port={http}",
+                              f"--link-port={link}", f"--data-port={data}")
+    there = worker.command("worker", f"--controller=127.0.0.1:{link}", "--data-bind=127.0.0.1:0")
+    with controller.sidecar(), worker.sidecar(), started(here["args"], folder / "controller.log", env=here["env"]), \
+            started(there["args"], folder / "worker.log", env=there["env"]):
+        yield controller, worker, grpc
+
+
+def status(port, ca, token):
+    done = subprocess.run([BIN / "fairway", "status", "-o", "json", f"--controller=127.0.0.1:{port}", f"--tls-ca={ca}",
+                           f"--token-file={token}"], text=True, capture_output=True, timeout=60)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+def is_up(port, folder):
+    def seen():
+        told = status(port, folder / "ca.pem", folder / "admin.token")
+        return [(one["worker"], one["island"], one["up"]) for one in told.get("executors", [])]
+
+    wait_for(lambda: seen() == [("fw-fairway-island0-0", "island0", True)], f"the island; see {folder}")
+
+
+def helm_test(secrets, folder, port):
+    """The pod of `helm test`."""
+    pod = chart.of_kind(MINIMAL, "Pod")["fw-fairway-test"]["spec"]
+    (folder / "work").mkdir(parents=True)
+    for volume in pod["volumes"]:
+        if "secret" in volume:
+            data = secrets[volume["secret"]["secretName"]]
+            write_secret(folder / volume["name"], {one["path"]: data[one["key"]] for one in volume["secret"]["items"]})
+    for one in chart.containers(pod):
+        command = [f"127.0.0.1:{port}" if word == "fw-fairway-controller.accelerators.svc:29000" else word for word in one["command"]]
+        done = shell(command, folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "fw-fairway-island0-0" in done.stdout
+
+
+def test_a_cluster_comes_up_from_what_the_job_made(secrets, tmp_path):
+    (tmp_path / "ca.pem").write_bytes(base64.b64decode(secrets["fw-fairway-ca"]["ca.pem"]))
+    (tmp_path / "admin.token").write_bytes(base64.b64decode(secrets["fw-fairway-admin"]["admin.token"]))
+    (tmp_path / "admin.token").chmod(0o600)
+    with cluster(MINIMAL, secrets, tmp_path) as (controller, _, port):
+        is_up(port, tmp_path)
+        tls = controller.folder / "run" / "fairway" / "tls"
+        assert {path.name: path.stat().st_mode & 0o777 for path in tls.glob("*.*")} == {
+            name: 0o600 for name in ("ca.key", "ca.pem", "controller.key", "controller.pem")}
+        helm_test(secrets, tmp_path / "test", port)
+        # An upgrade makes new certificates: the sidecar takes them over.
+        before = (tls / "controller.pem").read_bytes()
+        newer = run_job(tmp_path / "job", secrets)["fw-fairway-controller"]
+        write_secret(controller.folder / "secrets", newer)
+        wait_for(lambda: (tls / "controller.pem").read_bytes() != before, "the new certificate")
+        is_up(port, tmp_path)
+
+
+def test_a_start_on_a_volume_that_has_tokens_keeps_them(secrets, tmp_path):
+    pod = Pod(MINIMAL, "fw-fairway-controller", tmp_path, secrets, "fw-fairway-controller-0")
+    data = tmp_path / "var" / "lib" / "fairway" / "data"
+    for content in (None, b"tokens of later"):
+        if content:
+            (data / "fairway.db").write_bytes(content)
+            data.chmod(0o770)  # as drivers do that open volumes to the pod's group
+        assert shell(pod.step("data")["command"], tmp_path).returncode == 0
+        assert (data.stat().st_mode & 0o777) == 0o700
+    assert (data / "fairway.db").read_bytes() == b"tokens of later"
+
+
+def test_a_cluster_comes_up_from_the_secrets_that_the_page_tells_to_make(tmp_path):
+    """The commands of docs/kubernetes.md, with a kubectl that keeps what it is given."""
+    section = PAGE.partition("### Secrets of your own")[2]
+    block = re.search(r"```sh\n(.*?)```", section, re.S)[1]
+    kept = tmp_path / "kept"
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "kubectl"
+    script.write_text(f"""#!/bin/sh -eu
+[ "$1 $2 $3 $4 $5" = "-n accelerators create secret generic" ]
+name=$6
+shift 6
+mkdir -p {shlex.quote(str(kept))}/"$name"
+for given; do
+  given=${{given#--from-file=}}
+  key=${{given%%=*}}
+  cp "${{given#*=}}" {shlex.quote(str(kept))}/"$name/${{key##*/}}"
+done
+""")
+    script.chmod(0o755)
+    done = subprocess.run(["sh", "-euc", block], cwd=tmp_path, text=True, capture_output=True, timeout=60,
+                          env={**os.environ, "PATH": f"{tmp_path}/bin:{BIN}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    secrets = {folder.name: {path.name: base64.b64encode(path.read_bytes()) for path in folder.iterdir()}
+               for folder in kept.iterdir()}
+    (tmp_path / "ca.pem").write_bytes((tmp_path / "cluster" / "ca.pem").read_bytes())
+    shutil.copy(tmp_path / "cluster" / "admin.token", tmp_path / "admin.token")
+    with cluster(EXISTING, secrets, tmp_path) as (_, _, port):
+        is_up(port, tmp_path)

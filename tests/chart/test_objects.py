@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each render promises: confinement, no API token, drains that are not blocked, one source of the rules."""
+
+import json
+import re
+import shutil
+import sys
+import tarfile
+
+import pytest
+import yaml
+
+import chart
+
+sys.path.append(str(chart.ROOT / "deploy" / "helm"))
+import readme  # noqa: E402
+
+each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
+METRICS = (chart.ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+@each
+def test_each_pod_is_as_restricted_pod_security_wants_it(values):
+    count = 0
+    for _, pod in chart.pods(values):
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] and security["runAsUser"] == security["fsGroup"] == 65532
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)]
+        assert not [volume for volume in pod.get("volumes", []) if "hostPath" in volume]
+        for one in chart.containers(pod):
+            assert one["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                              "capabilities": {"drop": ["ALL"]}}
+            assert one["resources"]["requests"] and one["resources"]["limits"]
+            count += 1
+    assert count >= 5
+
+
+@each
+def test_no_pod_has_a_token_of_the_api_but_the_steps_of_the_job_that_write_secrets(values):
+    for _, pod in chart.pods(values):
+        assert pod["automountServiceAccountToken"] is False
+        tokens = {volume["name"] for volume in pod.get("volumes", []) for source in volume.get("projected", {}).get("sources", [])
+                  if "serviceAccountToken" in source}
+        have = [one["name"] for one in chart.containers(pod)
+                if tokens & {mount["name"] for mount in one.get("volumeMounts", [])}]
+        assert have in ([], ["apply-once", "apply-manifests"])
+
+
+@each
+def test_what_a_container_mounts_its_pod_has(values):
+    for _, pod in chart.pods(values):
+        claims = {"data"}
+        there = {volume["name"] for volume in pod.get("volumes", [])} | claims
+        for one in chart.containers(pod):
+            assert {mount["name"] for mount in one.get("volumeMounts", [])} <= there
+
+
+@each
+def test_keys_of_others_are_not_in_the_containers_that_run_programs(values):
+    for owner, pod in chart.pods(values):
+        if owner["metadata"]["labels"].get("app.kubernetes.io/component") == "worker":
+            mounts = {mount["name"] for one in pod["containers"] for mount in one["volumeMounts"]}
+            assert mounts == {"settings", "tls", "data", "tmp"}
+
+
+@each
+def test_no_drain_is_blocked_and_no_upgrade_restarts_islands(values):
+    budgets = chart.of_kind(values, "PodDisruptionBudget")
+    sets = chart.of_kind(values, "StatefulSet")
+    assert budgets.keys() == sets.keys()
+    for name, one in sets.items():
+        assert budgets[name]["spec"]["maxUnavailable"] >= 1 and "minAvailable" not in budgets[name]["spec"]
+        # Otherwise the only pod of a set, when it is not ready, would block the drain.
+        assert budgets[name]["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        assert budgets[name]["spec"]["selector"] == one["spec"]["selector"]
+        labels = one["spec"]["template"]["metadata"]["labels"]
+        assert one["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        if labels["app.kubernetes.io/component"] == "worker":
+            assert one["spec"]["updateStrategy"] == {"type": "OnDelete"}
+            assert one["spec"]["podManagementPolicy"] == "Parallel"
+        else:
+            assert one["spec"]["replicas"] == 1
+
+
+@each
+def test_each_statefulset_has_its_service(values):
+    services = chart.of_kind(values, "Service")
+    for name, one in chart.of_kind(values, "StatefulSet").items():
+        service = services[one["spec"]["serviceName"]]
+        assert service["spec"]["selector"].items() <= one["spec"]["template"]["metadata"]["labels"].items()
+        worker = service["metadata"]["labels"]["app.kubernetes.io/component"] == "worker"
+        assert (service["spec"].get("clusterIP") == "None") == worker
+        ports = {port["name"] for container in one["spec"]["template"]["spec"]["containers"] for port in container["ports"]}
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+
+
+def test_the_controller_is_looked_at_by_its_own_pages():
+    pod = next(pod for owner, pod in chart.pods(chart.VALUES[0]) if owner["metadata"]["name"] == "fw-fairway-controller")
+    container = pod["containers"][0]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http", "scheme": "HTTPS"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http", "scheme": "HTTPS"}
+
+
+def peers_of(policy):
+    """(direction, component or None, ports) of each rule."""
+    for direction, way in (("ingress", "from"), ("egress", "to")):
+        for rule in policy["spec"].get(direction, []):
+            for peer in rule.get(way, [{}]):
+                labels = peer.get("podSelector", {}).get("matchLabels", {})
+                yield direction, labels.get("app.kubernetes.io/component"), {port["port"] for port in rule["ports"]}
+
+
+@each
+def test_policies_let_through_what_daemons_need_and_nothing_else(values):
+    policies = chart.of_kind(values, "NetworkPolicy")
+    start = next(name for name in policies if name.endswith("-default")).removesuffix("-default")
+    default = policies[f"{start}-default"]["spec"]
+    assert set(default["policyTypes"]) == {"Ingress", "Egress"} and "ingress" not in default
+    assert [rule["ports"] for rule in default["egress"]] == [[{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]]
+    for owner, _ in chart.pods(values):
+        labels = owner["spec"].get("template", owner)["metadata"]["labels"]
+        assert default["podSelector"]["matchLabels"].items() <= labels.items()
+    controller, workers = list(peers_of(policies[f"{start}-controller"])), list(peers_of(policies[f"{start}-workers"]))
+    assert ("ingress", "worker", {29002, 29003}) in controller and ("egress", "worker", {29004}) in controller
+    assert sorted(map(str, workers)) == sorted(map(str, [
+        ("ingress", "controller", {29004}), ("ingress", "worker", {29004}),
+        ("egress", "controller", {29002, 29003}), ("egress", "worker", {29004})]))
+    # An empty list of peers would mean everybody.
+    assert all(rule.get("from") for policy in policies.values() for rule in policy["spec"].get("ingress", []))
+    assert {29002, 29003} not in [ports for direction, who, ports in controller if direction == "ingress" and who != "worker"]
+
+
+def test_no_object_has_the_bytes_of_a_key():
+    for values in chart.VALUES:
+        assert not chart.of_kind(values, "Secret")
+        assert "PRIVATE KEY" not in chart.golden(values).read_text(encoding="utf-8")
+
+
+def test_the_alerts_are_those_of_the_one_file_of_rules():
+    link = chart.CHART / "files" / "fairway.rules.yaml"
+    source = chart.ROOT / "deploy" / "prometheus" / "fairway.rules.yaml"
+    assert link.is_symlink() and link.resolve() == source
+    rules = chart.of_kind(chart.HERE / "values" / "islands.yaml", "PrometheusRule")["fw-fairway"]
+    assert rules["spec"] == yaml.safe_load(source.read_text(encoding="utf-8"))
+    assert len(rules["spec"]["groups"][0]["rules"]) >= 8
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are():
+    shown = chart.of_kind(chart.HERE / "values" / "islands.yaml", "ConfigMap")["fw-fairway-dashboard"]
+    panels = json.loads(shown["data"]["fairway.json"])["panels"]
+    asked = {name for panel in panels for target in panel["targets"] for name in re.findall(r"\bfairway_\w+", target["expr"])}
+    assert len(panels) > 10 and len(asked) > 10
+    assert asked <= set(re.findall(r"^\| `(fairway_\w+)`", METRICS, re.M))
+
+
+def test_monitors_are_off_unless_asked_for():
+    kinds = {one["kind"] for one in chart.objects(chart.HERE / "values" / "minimal.yaml")}
+    assert "StatefulSet" in kinds and not kinds & {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"}
+    assert "fw-fairway-dashboard" not in chart.of_kind(chart.HERE / "values" / "minimal.yaml", "ConfigMap")
+
+
+def test_the_readme_has_the_comments_of_the_values():
+    """`python deploy/helm/readme.py` writes them anew."""
+    assert readme.written() == readme.README.read_text(encoding="utf-8")
+    paths = [row[0] for row in readme.rows()]
+    assert "controller.settings" in paths and "islandDefaults.gpus" in paths and len(paths) > 50
+    assert all(meaning for _, _, meaning in readme.rows())
+
+
+def test_the_versions_are_the_projects():
+    version = re.search(r'^version = "(.+)"', (chart.ROOT / "client" / "python" / "pyproject.toml").read_text(), re.M)[1]
+    about = yaml.safe_load((chart.CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert about["version"] == about["appVersion"] == version
+
+
+def notes(values, folder):
+    """What `helm install` would print. helm template does not print it."""
+    copy = folder / "fairway"
+    shutil.copytree(chart.CHART, copy)
+    (copy / "templates" / "notes.yaml").write_text(
+        'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: notes}\ndata:\n  text: |\n    {{- include "fairway.notes" . | nindent 4 }}\n')
+    done = chart.helm("template", "fw", copy, "--namespace", "accelerators", "--kube-version", chart.NEWEST, "-f", values,
+                      "--show-only", "templates/notes.yaml")
+    return yaml.safe_load(done.stdout)["data"]["text"]
+
+
+@each
+def test_the_notes_name_objects_of_the_release_and_tell_that_sessions_end(values, tmp_path):
+    text = notes(values, tmp_path)
+    assert "ends all sessions" in text
+    sets, services = chart.of_kind(values, "StatefulSet"), chart.of_kind(values, "Service")
+    named = {kind: re.findall(rf" {kind}/([\w-]+)", text) for kind in ("pod", "service")}
+    assert named["pod"] and named["service"]
+    assert {name.rpartition("-")[0] for name in named["pod"]} <= sets.keys() and set(named["service"]) <= services.keys()
+    mounted = {volume["secret"]["secretName"] for _, pod in chart.pods(values) for volume in pod.get("volumes", [])
+               if "secret" in volume}
+    secrets = re.findall(r"get secret ([\w-]+)", text)
+    assert secrets and set(secrets) <= mounted
+
+
+def test_a_packed_chart_has_the_rules_themselves(tmp_path):
+    chart.helm("package", chart.CHART, "--destination", tmp_path)
+    [archive] = tmp_path.glob("fairway-*.tgz")
+    with tarfile.open(archive) as packed:
+        rules = packed.extractfile("fairway/files/fairway.rules.yaml").read()
+    assert rules == (chart.ROOT / "deploy" / "prometheus" / "fairway.rules.yaml").read_bytes()
