@@ -66,6 +66,8 @@ def terminal(request, tmp_path_factory):
 
 @pytest.mark.parametrize("typed, completed", [
     ("fairway stat", "fairway status "),
+    ("fairway get isl", "fairway get islands "),
+    ("fairway get islands --outp", "fairway get islands --output "),
     ("fairway token rev", "fairway token revoke "),
     ("fairway completion z", "fairway completion zsh "),
     ("fairway status --tok", "fairway status --token-file "),

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/get.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/config.h"
+#include "client/cli/admin_client.h"
+#include "client/cli/kinds.h"
+#include "client/cli/listing.h"
+#include "client/cli/reach.h"
+#include "client/cli/status_text.h"
+
+namespace fairway {
+namespace {
+
+const std::vector<std::string> kOutputs = {"text", "wide", "json", "yaml"};
+
+struct Kind {
+  std::string name;
+  std::function<absl::StatusOr<Listing>(AdminClient& admin)> list;
+};
+
+// A kind that the controller's status has.
+Kind OfStatus(std::string name, std::function<Listing(const v1::GetStatusResponse&)> listing) {
+  return {std::move(name),
+          [listing = std::move(listing)](AdminClient& admin) -> absl::StatusOr<Listing> {
+            FAIRWAY_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, admin.GetStatus());
+            return listing(status);
+          }};
+}
+
+std::vector<Kind> AllKinds() {
+  return {
+      OfStatus("islands", [](const auto& status) { return IslandListing(status); }),
+      OfStatus("workers", [](const auto& status) { return WorkerListing(status); }),
+      OfStatus("devices", [](const auto& status) { return DeviceListing(status); }),
+  };
+}
+
+std::string TextOf(const Listing& listing, const std::string& output) {
+  if (output == "json") return JsonText(ListingJson(listing));
+  if (output == "yaml") return YamlText(ListingJson(listing));
+  return ListingText(listing, output == "wide");
+}
+
+int WrongUsage(const std::string& text) {
+  fmt::print(stderr, "fairway get: {}\n", text);
+  return kExitUsage;
+}
+
+}  // namespace
+
+int RunGet(int argc, const char* const* argv) {
+  Reach reach;
+  std::string word, output = "text";
+  Config config("fairway get",
+                "Lists the objects of a cluster, by kind.\n\n"
+                "  islands  devices under one launch order, and what they do\n"
+                "  workers  each with its executor, and what its link does\n"
+                "  devices  each with its memory\n");
+  DeclareReach(config, &reach);
+  config.Flag("output", &output, "text, wide (more columns), json or yaml");
+  config.ShortName("output", 'o');
+  config.Positional("KIND", &word, "What to list");
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  const std::vector<Kind> kinds = AllKinds();
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds) names.push_back(kind.name);
+  if (word.empty()) return WrongUsage(fmt::format("which kind? ({})", fmt::join(names, ", ")));
+  const auto kind = std::ranges::find_if(
+      kinds, [&](const Kind& known) { return word == known.name || word + "s" == known.name; });
+  if (kind == kinds.end()) return WrongUsage(NoSuch("kind", word, names));
+  if (std::ranges::find(kOutputs, output) == kOutputs.end())
+    return WrongUsage(NoSuch("--output", output, kOutputs));
+  AdminClient admin(reach);
+  const auto listing = kind->list(admin);
+  if (!listing.ok()) {
+    fmt::print(stderr, "fairway get: {}\n", Text(listing.status()));
+    return 1;
+  }
+  fmt::print("{}", TextOf(*listing, output));
+  return 0;
+}
+
+}  // namespace fairway

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairway get` against a real cluster, and what it says to wrong words."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from cluster import BIN, clean_environment
+
+
+def run(*words):
+    return subprocess.run([str(BIN / "fairway"), *words], env=clean_environment(), text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=240, check=False)
+
+
+def get(cluster, *words):
+    return cluster.cli("get", *words, "--controller", cluster.address).stdout
+
+
+def items(cluster, *words):
+    listing = json.loads(get(cluster, *words, "-o", "json"))
+    assert list(listing) == ["kind", "items", "left_out"] and listing["left_out"] == 0
+    return listing["items"]
+
+
+def rows(text):
+    """The cells of a table, by the names of its columns."""
+    header, *lines = text.splitlines()
+    starts = [match.start() for match in re.finditer(r"(?<!\S)\S", header)]
+    cells = [[line[begin:end].strip() for begin, end in zip(starts, [*starts[1:], None])]
+             for line in [header, *lines]]
+    return [dict(zip(cells[0], line)) for line in cells[1:]]
+
+
+def test_islands_workers_and_devices_are_listed_with_what_status_says(cluster):
+    status = json.loads(cluster.cli("status", "-o", "json", "--controller", cluster.address).stdout)
+    islands = rows(get(cluster, "islands"))
+    assert [row["NAME"] for row in islands] == [island["name"] for island in status["islands"]]
+    assert [(row["STATE"], row["WORKERS"], row["DEVICES"]) for row in islands] == [("up", "1/1", "2")] * 2
+    workers = rows(get(cluster, "workers", "-o", "wide"))
+    assert [(row["NAME"], row["ISLAND"], row["SUPERVISOR"]) for row in workers] == [
+        (executor["worker"], executor["island"], "connected") for executor in status["executors"]]
+    devices = rows(get(cluster, "devices"))
+    assert [row["NAME"] for row in devices] == ["w0/0", "w0/1", "w1/0", "w1/1"]
+    assert [item["name"] for item in items(cluster, "islands")] == [row["NAME"] for row in islands]
+    assert [item["incarnation"] for item in items(cluster, "workers")] == [
+        executor["incarnation"] for executor in status["executors"]]
+    assert [(item["worker"], item["local_ordinal"], item["memory_used"]) for item in items(cluster, "devices")] == [
+        ("w0", 0, 0), ("w0", 1, 0), ("w1", 0, 0), ("w1", 1, 0)]
+    # A word for one of them does as well.
+    assert get(cluster, "device") == get(cluster, "devices")
+
+
+def test_yaml_says_the_same_as_json(cluster):
+    lines = get(cluster, "devices", "-o", "yaml").splitlines()
+    assert lines[0] == "kind: devices" and lines[-1] == "left_out: 0"
+    said = [dict(line[4:].split(": ") for line in lines[2 + 10 * i:12 + 10 * i]) for i in range(4)]
+    assert [device["name"] for device in said] == ["w0/0", "w0/1", "w1/0", "w1/1"]
+    for device, item in zip(said, items(cluster, "devices"), strict=True):
+        assert {key: value.strip('"') for key, value in device.items()} == {
+            key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in item.items()}
+
+
+@pytest.mark.parametrize("words, error", [
+    (["get"], "fairway get: which kind? (islands, workers, devices"),
+    (["get", "iland"], "fairway get: no kind 'iland'; did you mean islands? (there are islands, workers, devices"),
+    (["get", "islands", "-o", "jsn"],
+     "fairway get: no --output 'jsn'; did you mean json? (there are text, wide, json, yaml)"),
+    (["get", "islands", "--contoller=x"], "fairway get: unknown flag --contoller; did you mean --controller?"),
+])
+def test_wrong_words_are_one_line_that_names_the_near_one(words, error):
+    done = run(*words)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(error), done.stderr
+
+
+def test_without_a_controller_it_says_so():
+    done = run("get", "islands", "--controller=127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("fairway get: no controller answers at 127.0.0.1:1 ") and done.stderr.count("\n") == 1
