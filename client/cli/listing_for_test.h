@@ -18,6 +18,8 @@ inline v1::GetStatusResponse StatusForTest() {
   island->set_prepared(2);
   island->set_in_flight(3);
   island->set_lagging_worker("w1");
+  island->set_sessions(5);
+  island->set_nodes_given_up(6);
   island = status.add_islands();
   island->set_id(1);
   island->set_name("pod\xc3\xa9");
@@ -47,6 +49,14 @@ inline v1::GetStatusResponse StatusForTest() {
   executor->set_supervisor_connected(true);
   executor->set_stalled_ms(5000);
   executor->set_open_commands(9);
+  executor->set_open_command_bytes(2048);
+  executor->set_still_ms(2300);
+  executor->set_incarnation(0xabc);
+  executor->set_runtime("pjrt");
+  executor->set_platform_version("1.2");
+  executor->set_data_endpoint("10.0.0.1:4711");
+  executor->set_executor_fetches(8);
+  executor->set_log_from("w0");
   auto* device = executor->add_devices();
   device->set_id(2);
   device->set_memory_used(512 << 10);

@@ -36,6 +36,8 @@ items:
     prepared: 2
     in_flight: 3
     lagging_worker: w1
+    sessions: 5
+    nodes_given_up: 6
   - id: 1
     name: "podé"
     up: false
@@ -45,6 +47,8 @@ items:
     prepared: 0
     in_flight: 0
     lagging_worker: ""
+    sessions: 0
+    nodes_given_up: 0
 left_out: 0
 )");
   EXPECT_EQ(Json::parse(JsonText(islands)), islands);

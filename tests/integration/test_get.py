@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fairway get` against a real cluster, and what it says to wrong words."""
+"""`fairway get` and `fairway describe` against a real cluster, and what it says to wrong words."""
 
 import json
 import re
@@ -53,6 +53,26 @@ def test_islands_workers_and_devices_are_listed_with_what_status_says(cluster):
     assert get(cluster, "device") == get(cluster, "devices")
 
 
+def test_an_island_and_a_worker_are_described(cluster):
+    def describe(*words):
+        return cluster.cli("describe", *words, "--controller", cluster.address).stdout
+
+    island = get(cluster, "islands").splitlines()[1].split()[0]
+    text = describe("island", island)
+    assert re.match(rf"name: +{island}\nstate: +up\n", text)
+    assert "\nworkers:\n  NAME " in text and "\n  w0 " in text and "\n  w0/1 " in text and "\n  w1" not in text
+    told = json.loads(describe("island", island, "-o", "json"))
+    assert told["item"] == items(cluster, "islands")[0] and told["workers"] == items(cluster, "workers")[:1]
+    assert told["devices"] == items(cluster, "devices")[:2] and told["relays"] == []
+    text = describe("worker", "w1")
+    assert "\nruntime: " in text and " pjrt\n" in text and "\n  w1/0 " in text and "w0" not in text
+    assert re.search(r"\ndata port: +127\.0\.0\.1:\d+\n", text) and re.search(r"\nlost before: +never\n", text)
+    assert describe("worker", "w1", "-o", "yaml").startswith("kind: worker\nitem:\n  id: 2\n  worker: w1\n")
+    unknown = cluster.cli("describe", "worker", "w00", "--controller", cluster.address, check=False)
+    assert unknown.returncode == 1 and unknown.stdout == ""
+    assert unknown.stderr == "fairway describe: no worker 'w00'; did you mean w0? (there are w0, w1)\n"
+
+
 def test_yaml_says_the_same_as_json(cluster):
     lines = get(cluster, "devices", "-o", "yaml").splitlines()
     assert lines[0] == "kind: devices" and lines[-1] == "left_out: 0"
@@ -68,6 +88,11 @@ def test_yaml_says_the_same_as_json(cluster):
     (["get", "iland"], "fairway get: no kind 'iland'; did you mean islands? (there are islands, workers, devices"),
     (["get", "islands", "-o", "jsn"],
      "fairway get: no --output 'jsn'; did you mean json? (there are text, wide, json, yaml)"),
+    (["describe"], "fairway describe: which kind? (island, worker"),
+    (["describe", "wroker", "w0"], "fairway describe: no kind 'wroker'; did you mean worker? (there are island, worker"),
+    (["describe", "worker"], "fairway describe: which worker? (`fairway get workers` lists them)"),
+    (["describe", "worker", "w0", "-o", "wide"],
+     "fairway describe: no --output 'wide' (there are text, json, yaml)"),
     (["get", "islands", "--contoller=x"], "fairway get: unknown flag --contoller; did you mean --controller?"),
 ])
 def test_wrong_words_are_one_line_that_names_the_near_one(words, error):
