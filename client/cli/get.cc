@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/get.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,6 +25,7 @@
 namespace fairway {
 namespace {
 
+constexpr std::chrono::milliseconds kLeastEvery{100};
 const std::vector<std::string> kOutputs = {"text", "wide", "json", "yaml"};
 
 struct Kind {
@@ -50,9 +56,36 @@ std::string TextOf(const Listing& listing, const std::string& output) {
   return ListingText(listing, output == "wide");
 }
 
+// The same as one of several that follow each other.
+std::string OneOfSeveral(const Listing& listing, const std::string& output, bool terminal) {
+  if (output == "json") return JsonLine(ListingJson(listing));
+  if (output == "yaml") return "---\n" + TextOf(listing, output);
+  // The terminal's cursor goes to its first place, and all behind it is erased.
+  return (terminal ? "\x1b[H\x1b[2J" : "") + TextOf(listing, output) + (terminal ? "" : "\n");
+}
+
+// Shows the list whenever it has changed. Returns only if the controller does not answer.
+absl::Status Watch(const std::function<absl::StatusOr<Listing>()>& list, const std::string& output,
+                   std::chrono::milliseconds every) {
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  for (std::string shown;; std::this_thread::sleep_for(every)) {
+    FAIRWAY_ASSIGN_OR_RETURN(const Listing listing, list());
+    std::string text = OneOfSeveral(listing, output, terminal);
+    if (text == shown) continue;
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    shown = std::move(text);
+  }
+}
+
 int WrongUsage(const std::string& text) {
   fmt::print(stderr, "fairway get: {}\n", text);
   return kExitUsage;
+}
+
+int Fail(const absl::Status& status) {
+  fmt::print(stderr, "fairway get: {}\n", Text(status));
+  return 1;
 }
 
 }  // namespace
@@ -60,6 +93,8 @@ int WrongUsage(const std::string& text) {
 int RunGet(int argc, const char* const* argv) {
   Reach reach;
   std::string word, output = "text";
+  bool watch = false;
+  std::chrono::milliseconds every{1000};
   Config config("fairway get",
                 "Lists the objects of a cluster, by kind.\n\n"
                 "  islands  devices under one launch order, and what they do\n"
@@ -68,6 +103,9 @@ int RunGet(int argc, const char* const* argv) {
   DeclareReach(config, &reach);
   config.Flag("output", &output, "text, wide (more columns), json or yaml");
   config.ShortName("output", 'o');
+  config.Flag("watch", &watch, "Show it again whenever it has changed, until interrupted");
+  config.ShortName("watch", 'w');
+  config.Flag("every", &every, "How often --watch asks");
   config.Positional("KIND", &word, "What to list");
   if (const auto code = config.Parse(argc, argv)) return *code;
   const std::vector<Kind> kinds = AllKinds();
@@ -79,12 +117,14 @@ int RunGet(int argc, const char* const* argv) {
   if (kind == kinds.end()) return WrongUsage(NoSuch("kind", word, names));
   if (std::ranges::find(kOutputs, output) == kOutputs.end())
     return WrongUsage(NoSuch("--output", output, kOutputs));
+  if (every < kLeastEvery)
+    return WrongUsage(fmt::format("--every must be at least {}, not {}",
+                                  FormatDuration(kLeastEvery), FormatDuration(every)));
   AdminClient admin(reach);
-  const auto listing = kind->list(admin);
-  if (!listing.ok()) {
-    fmt::print(stderr, "fairway get: {}\n", Text(listing.status()));
-    return 1;
-  }
+  const auto list = [&] { return kind->list(admin); };
+  if (watch) return Fail(Watch(list, output, every));
+  const auto listing = list();
+  if (!listing.ok()) return Fail(listing.status());
   fmt::print("{}", TextOf(*listing, output));
   return 0;
 }

@@ -150,6 +150,10 @@ std::string JsonText(const Json& value) {
   return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string JsonLine(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::string YamlText(const Json& value) {
   if (!IsBlock(value)) return Scalar(value) + "\n";
   std::string out;

@@ -33,6 +33,12 @@ TEST(JsonTextTest, YamlHasBlocksAndEmptyListsAndObjectsStayOnTheirLine) {
   EXPECT_EQ(YamlText(Json::array({Json::array({1, 2}), "b"})), "- - 1\n  - 2\n- b\n");
 }
 
+TEST(JsonTextTest, JsonIsShownInLinesOrInOne) {
+  const Json value = {{"a", 1}, {"b", "cut \xe2\x82"}};
+  EXPECT_EQ(JsonText(value), "{\n  \"a\": 1,\n  \"b\": \"cut \xef\xbf\xbd\"\n}\n");
+  EXPECT_EQ(JsonLine(value), "{\"a\":1,\"b\":\"cut \xef\xbf\xbd\"}\n");
+}
+
 TEST(JsonTextTest, StringsThatYamlReadsAsSomethingElseHaveQuotes) {
   for (const char* plain : {"island0", "a_b-c.d/e", "Yes-no", "truely", "e5"})
     EXPECT_EQ(YamlText(plain), std::string(plain) + "\n");

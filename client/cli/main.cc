@@ -79,12 +79,12 @@ int main(int argc, char** argv) {
   if (command.empty()) {
     fmt::print(stderr, "{}", kHelp);
   } else {
-    fmt::print(
-        stderr,
-        "fairway: unknown command '{}' (up, down, run, status, get, describe, logs, restart, config, init, "
-        "issue, join, token, certificate, gateway, completion, bench; --help tells "
-        "more)\n",
-        command);
+    fmt::print(stderr,
+               "fairway: unknown command '{}' (up, down, run, status, get, describe, logs, "
+               "restart, config, init, "
+               "issue, join, token, certificate, gateway, completion, bench; --help tells "
+               "more)\n",
+               command);
   }
   return fairway::kExitUsage;
 }

@@ -2,12 +2,16 @@
 """`fairway get` and `fairway describe` against a real cluster, and what it says to wrong words."""
 
 import json
+import os
+import pty
 import re
+import select
+import signal
 import subprocess
 
 import pytest
 
-from cluster import BIN, clean_environment
+from cluster import BIN, clean_environment, wait_for
 
 
 def run(*words):
@@ -88,6 +92,7 @@ def test_yaml_says_the_same_as_json(cluster):
     (["get", "iland"], "fairway get: no kind 'iland'; did you mean islands? (there are islands, workers, devices"),
     (["get", "islands", "-o", "jsn"],
      "fairway get: no --output 'jsn'; did you mean json? (there are text, wide, json, yaml)"),
+    (["get", "islands", "--watch", "--every=1ms"], "fairway get: --every must be at least 100ms, not 1ms"),
     (["describe"], "fairway describe: which kind? (island, worker"),
     (["describe", "wroker", "w0"], "fairway describe: no kind 'wroker'; did you mean worker? (there are island, worker"),
     (["describe", "worker"], "fairway describe: which worker? (`fairway get workers` lists them)"),
@@ -105,3 +110,65 @@ def test_without_a_controller_it_says_so():
     done = run("get", "islands", "--controller=127.0.0.1:1")
     assert done.returncode == 1
     assert done.stderr.startswith("fairway get: no controller answers at 127.0.0.1:1 ") and done.stderr.count("\n") == 1
+
+
+class Watching:
+    """`fairway get KIND --watch`; what it shows, as it comes."""
+
+    def __init__(self, cluster, *words, terminal=False):
+        self.shown = b""
+        self.fd, end = pty.openpty() if terminal else os.pipe()
+        self.process = subprocess.Popen(
+            [str(BIN / "fairway"), "get", *words, "--watch", "--every=100ms", "--controller", cluster.address],
+            env=clean_environment(), stdin=subprocess.DEVNULL, stdout=end, stderr=subprocess.PIPE, text=True)
+        os.close(end)
+
+    def wait(self, seen, what):
+        """Reads until seen(all that it has shown)."""
+        def read():
+            while select.select([self.fd], [], [], 0.1)[0]:
+                more = os.read(self.fd, 65536)
+                if not more:
+                    break
+                self.shown += more
+            return seen(self.shown.decode())
+
+        return wait_for(read, what)
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(120) == -signal.SIGINT
+        assert self.process.stderr.read() == ""
+        os.close(self.fd)
+
+
+def test_watch_shows_the_list_again_only_when_it_has_changed(new_cluster):
+    cluster = new_cluster(1, 2, ["--runtime", "host"])
+    text = Watching(cluster, "islands", "-o", "wide")
+    lines = Watching(cluster, "workers", "-o", "json")
+    yaml = Watching(cluster, "islands", "-o", "yaml")
+    terminal = Watching(cluster, "islands", "-o", "wide", terminal=True)
+
+    def incarnations():
+        return [json.loads(line)["items"][0]["incarnation"] for line in lines.shown.decode().splitlines()]
+
+    text.wait(lambda shown: shown.count("\n\n") == 1, "the first table")
+    first = cluster.cli("get", "islands", "-o", "wide", "--controller", cluster.address).stdout
+    assert text.shown.decode() == first + "\n"
+    cluster.cli("restart", "w0", "--controller", cluster.address)
+    # It may have been down for less than the 100 ms between two looks, but its epoch is another one.
+    epoch = rows(first)[0]["EPOCH"]
+    text.wait(lambda shown: shown.endswith("\n\n") and rows(shown.split("\n\n")[-2])[0] == {
+        **rows(first)[0], "EPOCH": str(int(epoch) + 1)}, "the island that is back")
+    lines.wait(lambda shown: shown.endswith("\n") and len(set(incarnations())) == 2, "the next incarnation")
+    yaml.wait(lambda shown: f"epoch: {epoch}\n" in shown and f"epoch: {int(epoch) + 1}\n" in shown, "two documents")
+    terminal.wait(lambda shown: shown.count("\x1b[H\x1b[2J") > 1, "a table drawn anew")
+    tables = text.shown.decode().split("\n\n")[:-1]
+    assert all(one != other for one, other in zip(tables, tables[1:])), tables
+    assert yaml.shown.startswith(b"---\nkind: islands\n")
+    for watching in (lines, yaml, terminal):
+        watching.interrupt()
+    cluster.down()
+    assert text.process.wait(120) == 1
+    assert text.process.stderr.read().startswith("fairway get: ")
+    os.close(text.fd)
