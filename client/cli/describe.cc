@@ -2,8 +2,11 @@
 #include "client/cli/describe.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,12 +16,14 @@
 #include "client/cli/admin_client.h"
 #include "client/cli/description.h"
 #include "client/cli/kinds.h"
+#include "client/cli/paged_listings.h"
 #include "client/cli/reach.h"
 
 namespace fairway {
 namespace {
 
-const std::vector<std::string> kKinds = {"island", "worker"};
+const std::vector<std::string> kKinds = {"island", "worker", "session"};
+constexpr uint64_t kMostRows = 50;  // of a session's arrays, programs and nodes each
 const std::vector<std::string> kOutputs = {"text", "json", "yaml"};
 
 // The one of `all` that `name_of` says has this name.
@@ -33,8 +38,28 @@ auto Named(std::string_view kind, const std::string& name, const All& all, NameO
   return Error(absl::StatusCode::kNotFound, "{}", NoSuch(kind, name, names));
 }
 
+absl::StatusOr<Description> DescribeSessionOf(AdminClient& admin, const std::string& name) {
+  v1::ListRequest request;
+  uint64_t id = 0;
+  const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), id);
+  if (wrong == std::errc() && end == name.data() + name.size()) request.set_session(id);
+  // A name that is none finds no session among the first ones.
+  FAIRWAY_ASSIGN_OR_RETURN(v1::ListSessionsResponse sessions, admin.ListSessions(request));
+  if (sessions.sessions().empty() && id != 0) {
+    FAIRWAY_ASSIGN_OR_RETURN(sessions, admin.ListSessions({}));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const v1::ListedSession* const session,
+                           Named("session", name, sessions.sessions(),
+                                 [](auto& of) { return fmt::format("{}", of.id()); }));
+  FAIRWAY_ASSIGN_OR_RETURN(Listing nodes, AskNodes(admin, request, kMostRows));
+  FAIRWAY_ASSIGN_OR_RETURN(Listing arrays, AskArrays(admin, request, kMostRows));
+  FAIRWAY_ASSIGN_OR_RETURN(Listing programs, AskPrograms(admin, request, kMostRows));
+  return DescribeSession(*session, std::move(nodes), std::move(arrays), std::move(programs));
+}
+
 absl::StatusOr<Description> Describe(AdminClient& admin, const std::string& kind,
                                      const std::string& name) {
+  if (kind == "session") return DescribeSessionOf(admin, name);
   FAIRWAY_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, admin.GetStatus());
   if (kind == "island") {
     FAIRWAY_ASSIGN_OR_RETURN(
@@ -61,7 +86,8 @@ int RunDescribe(int argc, const char* const* argv) {
   Config config("fairway describe",
                 "Says all that the controller knows of one object.\n\n"
                 "  island  its work, workers, devices and relays\n"
-                "  worker  its executor, link, devices and relay\n");
+                "  worker  its executor, link, devices and relay\n"
+                "  session  what it waits for, and its first nodes, arrays and programs\n");
   DeclareReach(config, &reach);
   config.Flag("output", &output, "text, json or yaml");
   config.ShortName("output", 'o');

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "client/cli/status_text.h"
@@ -116,6 +118,24 @@ Description DescribeWorker(const v1::GetStatusResponse& status, const v1::Execut
       .item = ToJson(executor),
       .parts = {DeviceListing(status, "", executor.worker()),
                 RelayListing(status, "", executor.worker())}};
+}
+
+Description DescribeSession(const v1::ListedSession& session, Listing nodes, Listing arrays,
+                            Listing programs) {
+  return {.kind = "session",
+          .lines = {{"id", fmt::format("{}", session.id())},
+                    {"tenant", session.tenant()},
+                    {"state", session.state()},
+                    {"devices it sees", fmt::format("{}", session.devices())},
+                    {"memory of devices", BytesText(session.device_memory())},
+                    {"memory of the controller",
+                     BytesText(static_cast<int64_t>(session.record_memory()))},
+                    {"arrays", fmt::format("{}", session.arrays())},
+                    {"computations", fmt::format("{}", session.computations())},
+                    {"programs", fmt::format("{}", session.programs())},
+                    {"unfinished nodes", fmt::format("{}", session.nodes_unfinished())}},
+          .item = ToJson(session),
+          .parts = {std::move(nodes), std::move(arrays), std::move(programs)}};
 }
 
 }  // namespace fairway

@@ -30,6 +30,10 @@ Description DescribeIsland(const v1::GetStatusResponse& status, const v1::Island
 // The worker with its executor, and its devices and relay.
 Description DescribeWorker(const v1::GetStatusResponse& status, const v1::Executor& executor);
 
+// The session, with the first of its nodes, arrays and programs.
+Description DescribeSession(const v1::ListedSession& session, Listing nodes, Listing arrays,
+                            Listing programs);
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_CLIENT_CLI_DESCRIPTION_H_

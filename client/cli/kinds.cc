@@ -14,7 +14,9 @@ namespace fairway {
 std::string NoSuch(std::string_view what, std::string_view word,
                    const std::vector<std::string>& known) {
   constexpr size_t kMostNamed = 10;
-  const std::string near = Nearest(word, known);
+  // Of numbers none is near another.
+  const bool number = word.find_first_not_of("0123456789") == std::string_view::npos;
+  const std::string near = number ? "" : Nearest(word, known);
   std::string out = fmt::format("no {} '{}'", what, Printable(word));
   if (!near.empty()) out += fmt::format("; did you mean {}?", near);
   if (known.empty()) return out + " (there is none)";

@@ -43,6 +43,13 @@ Listing WorkerListing(const v1::GetStatusResponse& status, std::string_view of_i
 Listing DeviceListing(const v1::GetStatusResponse& status, std::string_view of_island = "",
                       std::string_view of_worker = "");
 
+// What sessions have. Of nodes that move data, TransferListing says from where to where.
+Listing SessionListing(const v1::ListSessionsResponse& sessions);
+Listing ArrayListing(const v1::ListArraysResponse& arrays);
+Listing ProgramListing(const v1::ListProgramsResponse& programs);
+Listing TransferListing(const v1::ListNodesResponse& nodes);
+Listing NodeListing(const v1::ListNodesResponse& nodes);
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_CLIENT_CLI_LISTING_H_

@@ -12,6 +12,7 @@
 
 #include "base/utf8.h"
 #include "controller/access/gated_methods.h"
+#include "controller/admin/listings.h"
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.pb.h"
@@ -174,6 +175,7 @@ class Implementation final : public AdminService {
  public:
   explicit Implementation(AdminHooks hooks) : methods_(hooks.access), hooks_(std::move(hooks)) {
     ServeCluster();
+    ServeListings(methods_, hooks_.loop, hooks_.cluster);
     ServeTokens();
     ServeCertificates();
   }

@@ -69,6 +69,8 @@ def terminal(request, tmp_path_factory):
     ("fairway get isl", "fairway get islands "),
     ("fairway desc", "fairway describe "),
     ("fairway describe wor", "fairway describe worker "),
+    ("fairway get trans", "fairway get transfers "),
+    ("fairway get arrays --ses", "fairway get arrays --session "),
     ("fairway get islands --outp", "fairway get islands --output "),
     ("fairway token rev", "fairway token revoke "),
     ("fairway completion z", "fairway completion zsh "),

@@ -71,10 +71,105 @@ def test_an_island_and_a_worker_are_described(cluster):
     text = describe("worker", "w1")
     assert "\nruntime: " in text and " pjrt\n" in text and "\n  w1/0 " in text and "w0" not in text
     assert re.search(r"\ndata port: +127\.0\.0\.1:\d+\n", text) and re.search(r"\nlost before: +never\n", text)
-    assert describe("worker", "w1", "-o", "yaml").startswith("kind: worker\nitem:\n  id: 2\n  worker: w1\n")
+    assert re.match(r"kind: worker\nitem:\n  id: \d+\n  worker: w1\n", describe("worker", "w1", "-o", "yaml"))
     unknown = cluster.cli("describe", "worker", "w00", "--controller", cluster.address, check=False)
     assert unknown.returncode == 1 and unknown.stdout == ""
     assert unknown.stderr == "fairway describe: no worker 'w00'; did you mean w0? (there are w0, w1)\n"
+
+
+CLIENT = """
+import jax, jax.numpy as jnp, numpy as np
+
+@jax.jit
+def double(x):
+    return x * 2
+
+first, last = jax.devices()[0], jax.devices()[-1]
+kept = [jax.device_put(jnp.arange(50000.0), first)]
+kept.append(jax.device_put(kept[0], last))
+kept.append(double(kept[1]).block_until_ready())
+gone = jax.device_put(kept[0], last).block_until_ready()  # nothing of it is under way any more
+gone.delete()
+print("ready", flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def client(cluster, tmp_path):
+    """A JAX program that holds three arrays, on both islands, and a compiled function."""
+    script = tmp_path / "client.py"
+    script.write_text(CLIENT)
+    process = cluster.start_python(script)
+    for line in process.stdout:
+        if line == "ready\n":
+            break
+    yield process
+    process.communicate("\n", timeout=240)
+    assert process.returncode == 0
+
+
+def test_what_a_session_has_is_listed_and_described(cluster, client):
+    (session,) = items(cluster, "sessions")
+    number = str(session["id"])
+    assert (session["state"], session["devices"], session["nodes_unfinished"]) == ("idle", 4, 0)
+    assert session["device_memory"] >= 3 * 200000 and session["record_memory"] > 0
+    assert rows(get(cluster, "sessions"))[0]["ID"] == number
+    arrays = items(cluster, "arrays")
+    assert len(arrays) == session["arrays"] and {array["session"] for array in arrays} == {session["id"]}
+    large = [(array["type"], array["state"], array["islands"], array["shards"], array["bytes"])
+             for array in arrays if array["bytes"] == 200000]
+    islands = [island["name"] for island in items(cluster, "islands")]
+    assert sorted(large) == sorted([("f32[50000]", "ready", [island], 1, 200000)
+                                    for island in (islands[0], islands[1], islands[1])])
+    programs = items(cluster, "programs", "--session", number)
+    assert [program["kind"] for program in programs if program["name"] == "jit_double"] == ["computation"]
+    assert len(programs) == session["computations"] + session["programs"]
+    assert get(cluster, "transfers") == "no transfers\n" and get(cluster, "nodes") == "no nodes\n"
+    some = json.loads(get(cluster, "arrays", "--limit=1", "-o", "json"))
+    assert len(some["items"]) == 1 and some["left_out"] == len(arrays) - 1 > 0
+    assert get(cluster, "arrays", "--limit=1").endswith(f"\n{len(arrays) - 1} more arrays are left out\n")
+    assert get(cluster, "arrays", "--session", str(session["id"] + 1)) == "no arrays\n"
+    told = json.loads(cluster.cli("describe", "session", number, "-o", "json", "--controller", cluster.address).stdout)
+    assert told["item"] == session and told["arrays"] == arrays and told["programs"] == programs and told["nodes"] == []
+    text = cluster.cli("describe", "session", number, "--controller", cluster.address).stdout
+    assert re.match(rf"id: +{number}\n", text) and "\nprograms:\n" in text and "jit_double" in text
+    for unknown in ("12345678", "no-number"):
+        done = cluster.cli("describe", "session", unknown, "--controller", cluster.address, check=False)
+        assert done.returncode == 1
+        assert done.stderr == f"fairway describe: no session '{unknown}' (there is {number})\n"
+
+
+def test_what_has_not_ended_says_what_it_waits_for(new_cluster, tmp_path):
+    cluster = new_cluster(2, 2)
+    script = tmp_path / "client.py"
+    script.write_text(CLIENT.replace("input()", "input()\nprint(np.asarray(jax.device_put(double(kept[2]), first))[1])"))
+    process = cluster.start_python(script)
+    for line in process.stdout:
+        if line == "ready\n":
+            break
+    for executor in cluster.executors():
+        executor.signal(signal.SIGSTOP)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    wait_for(lambda: any(row["KIND"] == "fetch" for row in rows(get(cluster, "nodes"))), "the fetch")
+    nodes = items(cluster, "nodes")
+    islands = [island["name"] for island in items(cluster, "islands")]
+    (launch,) = [node for node in nodes if node["kind"] == "launch"]
+    assert (launch["state"], launch["island"], launch["name"], launch["waits_for"]) == (
+        "launched", islands[1], "jit_double", "worker w1")
+    move, fetch = items(cluster, "transfers")
+    assert (move["kind"], move["from"], move["island"], move["state"]) == ("move", [islands[1]], islands[0], "prepared")
+    assert move["bytes"] >= 200000 and move["waits_for"] == f"node {launch['id']}"
+    assert (fetch["kind"], fetch["bytes"], fetch["waits_for"]) == ("fetch", 200000, f"node {move['id']}")
+    assert [row["TO"] for row in rows(get(cluster, "transfers"))] == [islands[0], "client"]
+    (session,) = rows(get(cluster, "sessions"))
+    assert session["STATE"] == "working" and session["NODES"] == str(len(nodes))
+    for executor in cluster.executors():
+        executor.signal(signal.SIGCONT)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0 and said.endswith("4.0\n"), said
+    wait_for(lambda: get(cluster, "nodes") == "no nodes\n", "the end of all")
 
 
 def test_yaml_says_the_same_as_json(cluster):
@@ -88,12 +183,14 @@ def test_yaml_says_the_same_as_json(cluster):
 
 
 @pytest.mark.parametrize("words, error", [
-    (["get"], "fairway get: which kind? (islands, workers, devices"),
+    (["get"], "fairway get: which kind? (islands, workers, devices, sessions, arrays, programs, transfers, nodes)"),
     (["get", "iland"], "fairway get: no kind 'iland'; did you mean islands? (there are islands, workers, devices"),
     (["get", "islands", "-o", "jsn"],
      "fairway get: no --output 'jsn'; did you mean json? (there are text, wide, json, yaml)"),
+    (["get", "islands", "--session=1"], "fairway get: islands are not of a session; leave out --session"),
+    (["get", "arrays", "--limit=-1"], "fairway get: --session and --limit must be 0 or more"),
     (["get", "islands", "--watch", "--every=1ms"], "fairway get: --every must be at least 100ms, not 1ms"),
-    (["describe"], "fairway describe: which kind? (island, worker"),
+    (["describe"], "fairway describe: which kind? (island, worker, session)"),
     (["describe", "wroker", "w0"], "fairway describe: no kind 'wroker'; did you mean worker? (there are island, worker"),
     (["describe", "worker"], "fairway describe: which worker? (`fairway get workers` lists them)"),
     (["describe", "worker", "w0", "-o", "wide"],
