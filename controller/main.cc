@@ -163,6 +163,7 @@ AdminHooks Controller::Hooks() {
   hooks.loop = &loop_;
   hooks.disk = &disk_;
   hooks.snapshot = [this] { return shell_->Snapshot(); };
+  hooks.cluster = &shell_->cluster();
   hooks.restart_executor = [this](const std::string& worker) {
     return shell_->RestartExecutor(worker, "it was ended by `fairway restart`");
   };

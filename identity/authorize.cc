@@ -25,6 +25,7 @@ struct Rule {
 constexpr Rule RuleOf(Verb verb) {
   switch (verb) {
     case Verb::kSeeStatus:
+    case Verb::kSeeSessions:
       return {kViewers | kUsers, Whose::kNone};
     case Verb::kReadLogs:
     case Verb::kRestartExecutor:
@@ -54,6 +55,10 @@ struct Method {
 };
 constexpr Method kMethods[] = {
     {"fairway.v1.Admin.GetStatus", Verb::kSeeStatus},
+    {"fairway.v1.Admin.ListSessions", Verb::kSeeSessions},
+    {"fairway.v1.Admin.ListArrays", Verb::kSeeSessions},
+    {"fairway.v1.Admin.ListPrograms", Verb::kSeeSessions},
+    {"fairway.v1.Admin.ListNodes", Verb::kSeeSessions},
     {"fairway.v1.Admin.GetLogs", Verb::kReadLogs},
     {"fairway.v1.Admin.RestartExecutor", Verb::kRestartExecutor},
     {"fairway.v1.Admin.Shutdown", Verb::kEndCluster},
@@ -79,6 +84,8 @@ bool Authorize(TokenRole role, Verb verb, Whose whose) {
   const Rule rule = RuleOf(verb);
   return (rule.roles & Bit(role)) != 0 && whose == rule.whose;
 }
+
+bool SeesAllTenants(TokenRole role) { return (kViewers & Bit(role)) != 0; }
 
 std::string_view Described(Verb verb) {
   switch (verb) {
@@ -107,6 +114,8 @@ std::string_view Described(Verb verb) {
       return "list certificates";
     case Verb::kRevokeCertificates:
       return "revoke certificates";
+    case Verb::kSeeSessions:
+      return "see what sessions have";
   }
   return "";
 }

@@ -28,13 +28,14 @@ enum class Verb : uint8_t {
   kJoin,  // get a worker's certificate
   kSeeCertificates,
   kRevokeCertificates,
+  kSeeSessions,  // what they have: see SeesAllTenants
 };
 inline constexpr std::array kVerbs = {
-    Verb::kSeeStatus,         Verb::kReadLogs,  Verb::kRestartExecutor,
-    Verb::kEndCluster,        Verb::kSeeTokens, Verb::kChangeTokens,
-    Verb::kOpenSession,       Verb::kNegotiate, Verb::kUseSession,
-    Verb::kReadMetrics,       Verb::kJoin,      Verb::kSeeCertificates,
-    Verb::kRevokeCertificates};
+    Verb::kSeeStatus,          Verb::kReadLogs,   Verb::kRestartExecutor,
+    Verb::kEndCluster,         Verb::kSeeTokens,  Verb::kChangeTokens,
+    Verb::kOpenSession,        Verb::kNegotiate,  Verb::kUseSession,
+    Verb::kReadMetrics,        Verb::kJoin,       Verb::kSeeCertificates,
+    Verb::kRevokeCertificates, Verb::kSeeSessions};
 
 // Whose the object is that the verb is about.
 enum class Whose : uint8_t {
@@ -45,6 +46,10 @@ enum class Whose : uint8_t {
 
 // Whether one with this role may do that. Pure.
 bool Authorize(TokenRole role, Verb verb, Whose whose);
+
+// Whether one with this role, if it may list objects of sessions, sees those of all tenants. Else
+// it sees those of its own.
+bool SeesAllTenants(TokenRole role);
 
 // "open a session": for messages.
 std::string_view Described(Verb verb);

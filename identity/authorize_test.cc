@@ -33,6 +33,10 @@ const std::set<std::tuple<Verb, Whose, TokenRole>> kAllowed = {
     {kReadMetrics, Whose::kNone, kOperator},
     {kReadMetrics, Whose::kNone, kViewer},
     {kJoin, Whose::kNone, kWorker},
+    {kSeeSessions, Whose::kNone, kAdmin},
+    {kSeeSessions, Whose::kNone, kOperator},
+    {kSeeSessions, Whose::kNone, kUser},
+    {kSeeSessions, Whose::kNone, kViewer},
     {kSeeCertificates, Whose::kNone, kAdmin},
     {kRevokeCertificates, Whose::kNone, kAdmin},
 };
@@ -52,6 +56,11 @@ TEST(AuthorizeTest, NobodyMayTouchWhatIsOfAnotherTenant) {
   for (const Verb verb : kVerbs) {
     for (const TokenRole role : kTokenRoles) EXPECT_FALSE(Authorize(role, verb, Whose::kForeign));
   }
+}
+
+TEST(AuthorizeTest, WhoHasATenantSeesNoOther) {
+  for (const TokenRole role : kTokenRoles)
+    EXPECT_EQ(SeesAllTenants(role), role == kAdmin || role == kOperator || role == kViewer);
 }
 
 TEST(AuthorizeTest, MessagesNameTheRoles) {

@@ -69,6 +69,24 @@ struct AdminClient::State {
   }
 };
 
+namespace {
+
+template <typename Response, typename State>
+absl::StatusOr<Response> ListBy(const State& state,
+                                grpc::Status (v1::Admin::Stub::*call)(grpc::ClientContext*,
+                                                                      const v1::ListRequest&,
+                                                                      Response*),
+                                const v1::ListRequest& request) {
+  FAIRWAY_RETURN_IF_ERROR(state.wrong);
+  grpc::ClientContext context;
+  context.set_deadline(AnswerDeadline());
+  Response response;
+  FAIRWAY_RETURN_IF_ERROR(state.ToStatus((state.stub.get()->*call)(&context, request, &response)));
+  return response;
+}
+
+}  // namespace
+
 void SilenceGrpc() {
   gpr_set_log_function([](gpr_log_func_args*) {});
 }
@@ -97,6 +115,22 @@ absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
   v1::GetStatusResponse response;
   FAIRWAY_RETURN_IF_ERROR(state_->ToStatus(state_->stub->GetStatus(&context, {}, &response)));
   return response;
+}
+
+absl::StatusOr<v1::ListSessionsResponse> AdminClient::ListSessions(const v1::ListRequest& request) {
+  return ListBy(*state_, &v1::Admin::Stub::ListSessions, request);
+}
+
+absl::StatusOr<v1::ListArraysResponse> AdminClient::ListArrays(const v1::ListRequest& request) {
+  return ListBy(*state_, &v1::Admin::Stub::ListArrays, request);
+}
+
+absl::StatusOr<v1::ListProgramsResponse> AdminClient::ListPrograms(const v1::ListRequest& request) {
+  return ListBy(*state_, &v1::Admin::Stub::ListPrograms, request);
+}
+
+absl::StatusOr<v1::ListNodesResponse> AdminClient::ListNodes(const v1::ListRequest& request) {
+  return ListBy(*state_, &v1::Admin::Stub::ListNodes, request);
 }
 
 absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,

@@ -28,6 +28,11 @@ class AdminClient {
   // s; UNIMPLEMENTED: the server there has no such service;
   // UNAUTHENTICATED, PERMISSION_DENIED: it wants a token, or one of another role.
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  // A page each; `fairway get` pages through (paging.h).
+  absl::StatusOr<v1::ListSessionsResponse> ListSessions(const v1::ListRequest& request);
+  absl::StatusOr<v1::ListArraysResponse> ListArrays(const v1::ListRequest& request);
+  absl::StatusOr<v1::ListProgramsResponse> ListPrograms(const v1::ListRequest& request);
+  absl::StatusOr<v1::ListNodesResponse> ListNodes(const v1::ListRequest& request);
   // The same errors until the first line; `on_line` and the later lines may take any time.
   absl::Status GetLogs(const v1::GetLogsRequest& request,
                        const std::function<void(const v1::LogLine&)>& on_line);

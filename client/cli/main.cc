@@ -12,7 +12,9 @@
 #include "client/cli/check_config.h"
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
+#include "client/cli/describe.h"
 #include "client/cli/gateway.h"
+#include "client/cli/get.h"
 #include "client/cli/identity.h"
 #include "client/cli/run.h"
 #include "client/cli/tokens.h"
@@ -27,6 +29,8 @@ constexpr std::string_view kHelp =
     "  down    end a cluster\n"
     "  run     run a dataflow program from a file: fairway run FILE\n"
     "  status  show islands, executors, memory and counts; -o json for programs\n"
+    "  get     list islands, sessions, arrays and more: fairway get KIND\n"
+    "  describe say all about an island, worker or session: fairway describe KIND NAME\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
     "  config  try a settings file: fairway config check FILE\n"
@@ -54,6 +58,8 @@ int main(int argc, char** argv) {
   if (command == "down") return fairway::RunDown(argc - 1, argv + 1);
   if (command == "run") return fairway::RunProgram(argc - 1, argv + 1);
   if (command == "status") return fairway::RunStatus(argc - 1, argv + 1);
+  if (command == "get") return fairway::RunGet(argc - 1, argv + 1);
+  if (command == "describe") return fairway::RunDescribe(argc - 1, argv + 1);
   if (command == "restart") return fairway::RunRestart(argc - 1, argv + 1);
   if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
@@ -74,7 +80,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}", kHelp);
   } else {
     fmt::print(stderr,
-               "fairway: unknown command '{}' (up, down, run, status, logs, restart, config, init, "
+               "fairway: unknown command '{}' (up, down, run, status, get, describe, logs, "
+               "restart, config, init, "
                "issue, join, token, certificate, gateway, completion, bench; --help tells "
                "more)\n",
                command);

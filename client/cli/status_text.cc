@@ -4,73 +4,11 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
-#include <nlohmann/json.hpp>
+
+#include "client/cli/json_text.h"
 
 namespace fairway {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using Json = nlohmann::ordered_json;
-
-// protobuf's own JSON writes 64-bit numbers as strings, which every reader would have to convert.
-Json ToJson(const Message& message) {
-  const auto* const descriptor = message.GetDescriptor();
-  const auto* const reflection = message.GetReflection();
-  Json out = Json::object();
-  for (int i = 0; i < descriptor->field_count(); ++i) {
-    const FieldDescriptor* field = descriptor->field(i);
-    Json& value = out[field->name()];
-    if (field->is_repeated()) {  // in admin.proto only messages are repeated
-      value = Json::array();
-      for (int j = 0; j < reflection->FieldSize(message, field); ++j) {
-        value.push_back(ToJson(reflection->GetRepeatedMessage(message, field, j)));
-      }
-      continue;
-    }
-    switch (field->cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32:
-        value = reflection->GetInt32(message, field);
-        break;
-      case FieldDescriptor::CPPTYPE_INT64:
-        value = reflection->GetInt64(message, field);
-        break;
-      case FieldDescriptor::CPPTYPE_UINT32:
-        value = reflection->GetUInt32(message, field);
-        break;
-      case FieldDescriptor::CPPTYPE_UINT64:
-        value = reflection->GetUInt64(message, field);
-        break;
-      case FieldDescriptor::CPPTYPE_BOOL:
-        value = reflection->GetBool(message, field);
-        break;
-      case FieldDescriptor::CPPTYPE_STRING:
-        value = reflection->GetString(message, field);
-        break;
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        value = ToJson(reflection->GetMessage(message, field));
-        break;
-      default:
-        break;  // admin.proto uses no other type
-    }
-  }
-  return out;
-}
-
-std::string DurationText(int64_t ms) {
-  const int64_t s = ms / 1000;
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
-  return fmt::format("{} h {} min", s / 3600, s / 60 % 60);
-}
-
-std::string StateText(const v1::Executor& executor) {
-  if (!executor.up()) return "down";
-  if (executor.stalled_ms() == 0) return "up";
-  return fmt::format("stalled for {},", DurationText(executor.stalled_ms()));
-}
 
 const v1::Executor* ExecutorOf(const v1::GetStatusResponse& status, const std::string& worker) {
   for (const v1::Executor& executor : status.executors()) {
@@ -119,23 +57,41 @@ std::string ExecutorText(const v1::Executor& executor) {
     limit = std::max(limit, device.memory_limit());
   }
   std::string out =
-      fmt::format("  {:<12} {:<5} {} {} devices, memory {}", executor.worker(), StateText(executor),
+      fmt::format("  {:<12} {:<5}{} {} {} devices, memory {}", executor.worker(),
+                  StateText(executor), executor.up() && executor.stalled_ms() != 0 ? "," : "",
                   executor.devices_size(), executor.platform(), BytesText(used));
   if (limit > 0) out += fmt::format(" ({} each at most)", BytesText(limit));
   if (!executor.supervisor_connected()) out += ", no supervisor";
   out += '\n';
   if (!executor.last_error().empty()) {
-    // Leaves out the log lines that may follow the cause.
-    const std::string& error = executor.last_error();
-    const size_t end = std::min(error.find("; the last lines of its log:"), error.find('\n'));
-    out += fmt::format("    {}: {}", executor.up() ? "lost before" : "lost", error.substr(0, end));
-    if (end != std::string::npos) out += fmt::format("; see `fairway logs {}`", executor.worker());
+    const std::string cause = CauseOf(executor);
+    out += fmt::format("    {}: {}", executor.up() ? "lost before" : "lost", cause);
+    if (cause.size() < executor.last_error().size())
+      out += fmt::format("; see `fairway logs {}`", executor.worker());
     out += '\n';
   }
   return out;
 }
 
 }  // namespace
+
+std::string DurationText(int64_t ms) {
+  const int64_t s = ms / 1000;
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
+  return fmt::format("{} h {} min", s / 3600, s / 60 % 60);
+}
+
+std::string StateText(const v1::Executor& executor) {
+  if (!executor.up()) return "down";
+  if (executor.stalled_ms() == 0) return "up";
+  return fmt::format("stalled for {}", DurationText(executor.stalled_ms()));
+}
+
+std::string CauseOf(const v1::Executor& executor) {
+  const std::string& error = executor.last_error();
+  return error.substr(0, std::min(error.find("; the last lines of its log:"), error.find('\n')));
+}
 
 std::string BytesText(int64_t bytes) {
   if (bytes == 0) return "0";
@@ -196,8 +152,6 @@ std::string VersionNote(std::string_view command, std::string_view controller) {
       command, controller);
 }
 
-std::string StatusJson(const v1::GetStatusResponse& status) {
-  return ToJson(status).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string StatusJson(const v1::GetStatusResponse& status) { return JsonText(ToJson(status)); }
 
 }  // namespace fairway

@@ -20,6 +20,15 @@ std::string VersionNote(std::string_view command, std::string_view controller);
 // written as numbers.
 std::string StatusJson(const v1::GetStatusResponse& status);
 
+// "up", "down", "stalled for 5 s": the state of a worker's executor.
+std::string StateText(const v1::Executor& executor);
+
+// Why it was lost the last time, without the log lines that may follow the cause; "": never.
+std::string CauseOf(const v1::Executor& executor);
+
+// "5 s", "1 min 1 s", "2 h 5 min".
+std::string DurationText(int64_t ms);
+
 // "0", "640 B", "1.5 MiB".
 std::string BytesText(int64_t bytes);
 

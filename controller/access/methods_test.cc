@@ -26,6 +26,10 @@ struct Allowed {
 };
 const std::map<std::string, Allowed> kTable = {
     {"fairway.v1.Admin.GetStatus", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
+    {"fairway.v1.Admin.ListSessions", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
+    {"fairway.v1.Admin.ListArrays", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
+    {"fairway.v1.Admin.ListPrograms", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
+    {"fairway.v1.Admin.ListNodes", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
     {"fairway.v1.Admin.GetLogs", {Whose::kNone, {kAdmin, kOperator}}},
     {"fairway.v1.Admin.RestartExecutor", {Whose::kNone, {kAdmin, kOperator}}},
     {"fairway.v1.Admin.Shutdown", {Whose::kNone, {kAdmin, kOperator}}},

@@ -12,6 +12,7 @@
 
 #include "base/utf8.h"
 #include "controller/access/gated_methods.h"
+#include "controller/admin/listings.h"
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.pb.h"
@@ -174,6 +175,7 @@ class Implementation final : public AdminService {
  public:
   explicit Implementation(AdminHooks hooks) : methods_(hooks.access), hooks_(std::move(hooks)) {
     ServeCluster();
+    ServeListings(methods_, hooks_.loop, hooks_.cluster);
     ServeTokens();
     ServeCertificates();
   }
@@ -354,6 +356,9 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
   to->set_incarnation(from.spec.incarnation.value);
   to->set_platform(from.spec.platform_name);
   to->set_device_kind(from.spec.device_kind);
+  to->set_runtime(from.spec.runtime);
+  to->set_platform_version(from.spec.platform_version);
+  to->set_data_endpoint(from.spec.data_endpoint);
   to->set_last_error(ValidUtf8(from.last_error));
   if (const auto it = snapshot.stalled.find(from.id); it != snapshot.stalled.end())
     to->set_stalled_ms(it->second.count());
@@ -420,6 +425,8 @@ v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
     to->set_queued(from.queued);
     to->set_prepared(from.prepared);
     to->set_in_flight(from.in_flight);
+    to->set_sessions(from.sessions);
+    to->set_nodes_given_up(from.given_up);
     to->set_lagging_worker(LaggingWorker(snapshot, from.id));
   }
   for (const ExecutorStatus& executor : snapshot.executors)

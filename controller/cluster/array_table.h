@@ -105,6 +105,7 @@ class ArrayTable {
   bool empty() const { return map_.empty(); }
   Map::const_iterator begin() const { return map_.begin(); }
   Map::const_iterator end() const { return map_.end(); }
+  Map::const_iterator upper_bound(uint64_t handle) const { return map_.upper_bound(handle); }
 
   // The bytes of all arrays in the table.
   size_t bytes() const { return count_.bytes(); }

@@ -9,6 +9,7 @@
 #include "controller/cluster/executables.h"
 #include "controller/cluster/fleet.h"
 #include "controller/cluster/inspection.h"
+#include "controller/cluster/listings.h"
 #include "controller/cluster/programs.h"
 #include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
@@ -22,7 +23,8 @@ struct Cluster::Owners {
         arrays(state),
         executables(state),
         programs(state),
-        inspection(state) {}
+        inspection(state),
+        listings(state, &sessions) {}
 
   Fleet fleet;
   Sessions sessions;
@@ -30,6 +32,7 @@ struct Cluster::Owners {
   Executables executables;
   Programs programs;
   Inspection inspection;
+  Listings listings;
 };
 
 Cluster::Cluster(ClusterOptions options, ClusterActions* actions)
@@ -48,6 +51,7 @@ const Cluster::Executables& Cluster::executables() const { return owners_->execu
 Cluster::Programs& Cluster::programs() { return owners_->programs; }
 const Cluster::Programs& Cluster::programs() const { return owners_->programs; }
 const Cluster::Inspection& Cluster::inspection() const { return owners_->inspection; }
+const Cluster::Listings& Cluster::listings() const { return owners_->listings; }
 
 absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   const Operation operation(*state_);

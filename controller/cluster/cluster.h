@@ -44,6 +44,7 @@ class Cluster {
   class Executables;  // executables.h: compiled code
   class Programs;     // programs.h: many computations that run as one
   class Inspection;   // inspection.h: for tests and metrics
+  class Listings;     // listings.h: what sessions have, for those who look
 
   // `actions` must outlive it.
   Cluster(ClusterOptions options, ClusterActions* actions);
@@ -62,6 +63,7 @@ class Cluster {
   Programs& programs();
   const Programs& programs() const;
   const Inspection& inspection() const;
+  const Listings& listings() const;
 
   // The answer to a request that takes several turns: handles of results, or why it was refused.
   using Done = std::function<void(absl::StatusOr<std::vector<uint64_t>>)>;

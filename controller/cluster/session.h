@@ -62,7 +62,7 @@ struct Session {
   ArrayTable arrays;
   uint64_t last_put = 0;  // the array that was put last; it may be gone
   std::map<uint64_t, Binding> executables;
-  std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
+  std::map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::map<uint64_t, PendingWatch> watches;
   RecordCount node_records;   // invariant: the sum of Node::record_bytes

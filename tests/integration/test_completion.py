@@ -66,6 +66,12 @@ def terminal(request, tmp_path_factory):
 
 @pytest.mark.parametrize("typed, completed", [
     ("fairway stat", "fairway status "),
+    ("fairway get isl", "fairway get islands "),
+    ("fairway desc", "fairway describe "),
+    ("fairway describe wor", "fairway describe worker "),
+    ("fairway get trans", "fairway get transfers "),
+    ("fairway get arrays --ses", "fairway get arrays --session "),
+    ("fairway get islands --outp", "fairway get islands --output "),
     ("fairway token rev", "fairway token revoke "),
     ("fairway completion z", "fairway completion zsh "),
     ("fairway status --tok", "fairway status --token-file "),

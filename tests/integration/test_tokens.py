@@ -248,6 +248,7 @@ ADMIN, IFRT = "/fairway.v1.Admin/", "/xla.ifrt.proxy.GrpcIfrtService/"
 OPERATORS = {"admin", "operator"}
 MAY = {
     ADMIN + "GetStatus": {"admin", "operator", "user", "viewer"},
+    **{ADMIN + "List" + kind: {"admin", "operator", "user", "viewer"} for kind in ("Sessions", "Arrays", "Programs", "Nodes")},
     ADMIN + "GetLogs": OPERATORS,
     ADMIN + "RestartExecutor": OPERATORS,
     ADMIN + "Shutdown": OPERATORS,
@@ -319,6 +320,39 @@ def test_wrong_tokens_of_an_address_are_slowed_and_right_ones_are_not(cluster):
         wait_for(lambda: seconds(channel, "fw_" + 64 * "1") >= 2.0, "a refusal that takes 2 s")
         code, _ = answer(channel, status, right)
         assert code == grpc.StatusCode.OK
+
+
+def test_a_user_lists_only_what_is_of_its_tenant(cluster):
+    cluster.island()
+    users = {tenant: cluster.make("user", f"--tenant={tenant}")[0] for tenant in ("red", "blue")}
+    viewer, _ = cluster.make("viewer")
+    running = [subprocess.Popen(
+        [str(BIN / "fairway"), "run", str(PROGRAM), "--arg", "x=1.5", "--repeat=100000000",
+         *cluster.flags(cluster.directory / user)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for user in users.values()]
+
+    def tenants(kind, token):
+        done = cluster.do("get", kind, "-o", "json", token=token)
+        assert done.returncode == 0, done.stderr
+        return {item["tenant"] for item in json.loads(done.stdout)["items"]}
+
+    try:
+        for kind in ("sessions", "programs", "arrays"):
+            for token in ("admin.token", viewer):
+                wait_for(lambda: tenants(kind, token) == {"red", "blue"}, f"the {kind} of all")
+            for tenant, user in users.items():
+                assert tenants(kind, user) == {tenant}, kind
+        sessions = {item["tenant"]: str(item["id"])
+                    for item in json.loads(cluster.do("get", "sessions", "-o", "json").stdout)["items"]}
+        assert cluster.do("describe", "session", sessions["red"], token=users["red"]).returncode == 0
+        foreign = cluster.do("describe", "session", sessions["red"], token=users["blue"])
+        # As for one that does not exist.
+        assert foreign.stderr == (
+            f"fairway describe: no session '{sessions['red']}' (there is {sessions['blue']})\n")
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 def test_revoking_ends_a_session_and_names_the_reason(cluster):

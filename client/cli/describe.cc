@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/describe.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/config.h"
+#include "client/cli/admin_client.h"
+#include "client/cli/description.h"
+#include "client/cli/kinds.h"
+#include "client/cli/paged_listings.h"
+#include "client/cli/reach.h"
+
+namespace fairway {
+namespace {
+
+const std::vector<std::string> kKinds = {"island", "worker", "session"};
+constexpr uint64_t kMostRows = 50;  // of a session's arrays, programs and nodes each
+const std::vector<std::string> kOutputs = {"text", "json", "yaml"};
+
+// The one of `all` that `name_of` says has this name.
+template <typename All, typename NameOf>
+auto Named(std::string_view kind, const std::string& name, const All& all, NameOf name_of)
+    -> absl::StatusOr<const typename All::value_type*> {
+  std::vector<std::string> names;
+  for (const auto& one : all) {
+    if (name_of(one) == name) return &one;
+    names.push_back(name_of(one));
+  }
+  return Error(absl::StatusCode::kNotFound, "{}", NoSuch(kind, name, names));
+}
+
+absl::StatusOr<Description> DescribeSessionOf(AdminClient& admin, const std::string& name) {
+  v1::ListRequest request;
+  uint64_t id = 0;
+  const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), id);
+  if (wrong == std::errc() && end == name.data() + name.size()) request.set_session(id);
+  // A name that is none finds no session among the first ones.
+  FAIRWAY_ASSIGN_OR_RETURN(v1::ListSessionsResponse sessions, admin.ListSessions(request));
+  if (sessions.sessions().empty() && id != 0) {
+    FAIRWAY_ASSIGN_OR_RETURN(sessions, admin.ListSessions({}));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const v1::ListedSession* const session,
+                           Named("session", name, sessions.sessions(),
+                                 [](auto& of) { return fmt::format("{}", of.id()); }));
+  FAIRWAY_ASSIGN_OR_RETURN(Listing nodes, AskNodes(admin, request, kMostRows));
+  FAIRWAY_ASSIGN_OR_RETURN(Listing arrays, AskArrays(admin, request, kMostRows));
+  FAIRWAY_ASSIGN_OR_RETURN(Listing programs, AskPrograms(admin, request, kMostRows));
+  return DescribeSession(*session, std::move(nodes), std::move(arrays), std::move(programs));
+}
+
+absl::StatusOr<Description> Describe(AdminClient& admin, const std::string& kind,
+                                     const std::string& name) {
+  if (kind == "session") return DescribeSessionOf(admin, name);
+  FAIRWAY_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, admin.GetStatus());
+  if (kind == "island") {
+    FAIRWAY_ASSIGN_OR_RETURN(
+        const v1::Island* const island,
+        Named(kind, name, status.islands(), [](auto& of) { return of.name(); }));
+    return DescribeIsland(status, *island);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(
+      const v1::Executor* const executor,
+      Named(kind, name, status.executors(), [](auto& of) { return of.worker(); }));
+  return DescribeWorker(status, *executor);
+}
+
+int WrongUsage(const std::string& text) {
+  fmt::print(stderr, "fairway describe: {}\n", text);
+  return kExitUsage;
+}
+
+}  // namespace
+
+int RunDescribe(int argc, const char* const* argv) {
+  Reach reach;
+  std::string word, name, output = "text";
+  Config config("fairway describe",
+                "Says all that the controller knows of one object.\n\n"
+                "  island  its work, workers, devices and relays\n"
+                "  worker  its executor, link, devices and relay\n"
+                "  session  what it waits for, and its first nodes, arrays and programs\n");
+  DeclareReach(config, &reach);
+  config.Flag("output", &output, "text, json or yaml");
+  config.ShortName("output", 'o');
+  config.Positional("KIND", &word, "Of which kind it is");
+  config.Positional("NAME", &name, "As `fairway get` names it");
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  if (word.empty()) return WrongUsage(fmt::format("which kind? ({})", fmt::join(kKinds, ", ")));
+  const auto kind = std::ranges::find_if(
+      kKinds, [&](const std::string& known) { return word == known || word == known + "s"; });
+  if (kind == kKinds.end()) return WrongUsage(NoSuch("kind", word, kKinds));
+  if (name.empty())
+    return WrongUsage(fmt::format("which {0}? (`fairway get {0}s` lists them)", *kind));
+  if (std::ranges::find(kOutputs, output) == kOutputs.end())
+    return WrongUsage(NoSuch("--output", output, kOutputs));
+  AdminClient admin(reach);
+  const auto description = Describe(admin, *kind, name);
+  if (!description.ok()) {
+    fmt::print(stderr, "fairway describe: {}\n", Text(description.status()));
+    return 1;
+  }
+  if (output == "json") {
+    fmt::print("{}", JsonText(DescriptionJson(*description)));
+  } else if (output == "yaml") {
+    fmt::print("{}", YamlText(DescriptionJson(*description)));
+  } else {
+    fmt::print("{}", DescriptionText(*description));
+  }
+  return 0;
+}
+
+}  // namespace fairway
