@@ -5,11 +5,13 @@
 // Arg -> stage 0 -> ... -> stage STAGES-1 -> Result over as many slices (in turns, if there are
 // fewer), DEVICES devices of each. A stage waits for SLEEP_US, unless that is 0, and scales its
 // input. Styles: "parallel" and "sequential": RUNS runs, one after the other, each waited for;
-// "bind": the program is bound RUNS more times, and kept; "raw": 100 times as many round trips of
-// 16 bytes to a process that does nothing else, over TCP.
+// "bind": the program is bound RUNS more times, and kept; "far" and "near": 100 times as many
+// round trips of 16 bytes, over TCP, to a process that does nothing else, on another processor or
+// on the same one.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -71,6 +73,7 @@ bool Run(const Executable& program, const Array& argument, int runs) {
 }
 
 constexpr int kRawOfARun = 100;
+constexpr int kEchoProcessor = 0;
 using Bytes = std::array<char, 16>;
 
 bool WriteAll(int fd, const Bytes& bytes) {
@@ -78,6 +81,14 @@ bool WriteAll(int fd, const Bytes& bytes) {
 }
 bool ReadAll(int fd, Bytes& bytes) {
   return recv(fd, bytes.data(), bytes.size(), MSG_WAITALL) == static_cast<ssize_t>(bytes.size());
+}
+
+// Lets this thread run on this processor only.
+bool RunOn(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
 // Starts a process that sends back what comes on a connection to it, and ends with that. Returns
@@ -101,18 +112,20 @@ int StartEcho() {
   const pid_t child = fork();
   close(child == 0 ? to : from);
   if (child != 0) return child > 0 ? to : -1;
+  if (!RunOn(kEchoProcessor)) _exit(1);
   Bytes bytes;
   while (ReadAll(from, bytes) && WriteAll(from, bytes)) {
   }
   _exit(0);
 }
 
-bool RoundTrips(int echo, int count) {
+// Asks from this processor; false: there is no such processor, or no answer.
+bool RoundTrips(int echo, int count, int processor) {
+  cpu_set_t all;
+  bool well = sched_getaffinity(0, sizeof(all), &all) == 0 && RunOn(processor);
   Bytes bytes{};
-  for (int i = 0; i < count; ++i) {
-    if (!WriteAll(echo, bytes) || !ReadAll(echo, bytes)) return false;
-  }
-  return true;
+  for (int i = 0; i < count && well; ++i) well = WriteAll(echo, bytes) && ReadAll(echo, bytes);
+  return sched_setaffinity(0, sizeof(all), &all) == 0 && well;
 }
 
 }  // namespace
@@ -129,14 +142,14 @@ int main(int argc, char** argv) {
   const Array argument = session.Put(std::vector<float>(shape.devices, 1.0f), {shape.devices},
                                      parallel.parameters()[0].sharding);
   std::vector<Executable> kept;
-  std::cout << "ready parallel,sequential,bind,raw" << std::endl;
+  std::cout << "ready parallel,sequential,bind,far,near" << std::endl;
   for (std::string style; std::getline(std::cin, style);) {
     const auto began = Clock::now();
     bool well = true;
     int done = runs;
-    if (style == "raw") {
+    if (style == "far" || style == "near") {
       done = kRawOfARun * runs;
-      well = RoundTrips(echo, done);
+      well = RoundTrips(echo, done, style == "near" ? kEchoProcessor : kEchoProcessor + 1);
     } else if (style == "bind") {
       for (int i = 0; i < runs; ++i) kept.push_back(Bind(session, shape, false));
     } else {
