@@ -31,7 +31,7 @@ enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 // kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
 // (or, fetch: for the group). kPrepared: its executors know it; a receive works from here on.
 // kLaunched: it will end, whatever comes: a receive is launched if its bytes went with its
-// commands, or if its sources are there or launched, and somebody waits for it. kPrepared ->
+// commands, or if its sources are there or launched, and a launch waits for it. kPrepared ->
 // kQueued when an executor is lost. A node that stores ends as soon as it has its bytes: kWaiting
 // -> kDone. All but kDone -> kDone on failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };

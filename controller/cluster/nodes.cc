@@ -197,7 +197,8 @@ void Cluster::Nodes::Prepare(Node& node) {
 }
 
 void Cluster::Nodes::MaybeLaunchReceive(Node& node) {
-  if (node.kind != NodeKind::kReceive || node.state != NodeState::kPrepared ||
+  // The bytes of an upload are here, so it begins anew if its executor is lost.
+  if (node.kind != NodeKind::kReceive || node.is_upload || node.state != NodeState::kPrepared ||
       node.unlaunched_inputs > 0 || node.taken_back || !node.deferred.ok())
     return;
   // If it loses an executor that its session has not heard of, it is prepared again.
