@@ -64,8 +64,8 @@ bool TransferWaits::HasRoom(const Line& line, SessionId session) const {
 }
 
 NodeId TransferWaits::NextOf(const Line& line) const {
-  if (line.waiting.empty()) return NodeId();
-  // Few sessions have as many as they may, since they share what a device may have.
+  if (line.waiting.empty() || line.counted >= options_.per_device) return NodeId();
+  // Few sessions have as many as they may, since there is room on the device.
   const auto after = [&](SessionId session) {
     const auto next = line.waiting.upper_bound({session, NodeId(UINT64_MAX)});
     return next == line.waiting.end() ? line.waiting.begin() : next;

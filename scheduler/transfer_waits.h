@@ -25,11 +25,12 @@ namespace fairway {
 class TransferWaits {
  public:
   struct Options {
-    int per_session = 8;  // launches of a session on one device
-    int per_device = 16;  // of all sessions
+    int per_session = 0;  // launches of a session on one device
+    int per_device = 0;   // of all sessions
   };
+  // Half of the places of a device, and a fourth for one session. Of one place none.
+  static Options SomeOf(int places) { return {(places + 2) / 4, places / 2}; }
   explicit TransferWaits(Options options) : options_(options) {}
-  TransferWaits() : TransferWaits(Options()) {}
 
   // Returns whether the launch may go now; then it counts until End. Otherwise Next returns it once
   // there is room. May be asked again.

@@ -125,5 +125,55 @@ TEST_F(BehindTransfersTest, ASessionHasFewLaunchesBehindTransfersAndOthersGoOn) 
   EXPECT_EQ(launches(), 1) << "what waits for no transfer goes";
 }
 
+// A computation on wa, a copy of its result to wb, and a launch there, all launched.
+class WhileTheSourceRunsTest : public BehindTransfersTest {
+ protected:
+  void Begin() {
+    Start();
+    PutReady(1, 0);
+    const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+    const uint64_t g = Define(2, {2}, {F32({4})}, {F32({4})});
+    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+    ASSERT_TRUE(cluster.arrays()
+                    .Copy(session, {2}, std::vector<int32_t>{2}, std::nullopt,
+                          CopySemantics::kReuseInput, {3})
+                    .ok());
+    ASSERT_TRUE(cluster.executables().Execute(session, g, {3}, {}, {4}).ok());
+    Installed(a, 1);
+    Installed(b, 2);
+    ASSERT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 ahead keep [] inline [4:0]"));
+    cluster.arrays().Watch(session, 9, {4});
+  }
+};
+
+TEST_F(WhileTheSourceRunsTest, TheLossOfTheReceiverIsToldAtOnce) {
+  Begin();
+  cluster.fleet().ExecutorLost(b, absl::UnavailableError("killed"));
+  RunTurns();
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("s1 watched 9: DATA_LOSS: island ib")));
+  EXPECT_EQ(cluster.inspection().counts().nodes, 1u) << "the source runs on";
+  End(a, 2);
+}
+
+TEST_F(WhileTheSourceRunsTest, TheLossOfTheSourceDoesNotWaitForThePulls) {
+  Begin();
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("no power"));
+  RunTurns();
+  EXPECT_THAT(actions.Take(), Contains("e2 <- cancel n3"));
+  End(b, 4, absl::CancelledError("its input was cancelled"));
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("s1 watched 9: DATA_LOSS: island ia")));
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+}
+
+TEST_F(WhileTheSourceRunsTest, TheEndOfTheSessionCancelsTheReceive) {
+  Begin();
+  cluster.sessions().Close(session);
+  RunTurns();
+  EXPECT_THAT(actions.Take(), Contains("e2 <- cancel n3"));
+  End(b, 4, absl::CancelledError("its input was cancelled"));
+  EXPECT_EQ(cluster.inspection().counts().nodes, 1u) << "the source runs on";
+  End(a, 2);
+}
+
 }  // namespace
 }  // namespace fairway

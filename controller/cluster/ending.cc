@@ -60,7 +60,8 @@ void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status sta
 void Cluster::Nodes::ReceiveEnded(Node& node) {
   absl::Status result = ResultOf(node);
   // As for what is only prepared: the ends of its sources come first, and so does the loss of one.
-  const bool open = node.unsettled_inputs > 0;
+  // But it does not wait for them when it was lost with its executor.
+  const bool open = node.unsettled_inputs > 0 && node.failure.ok();
   const Group* const worst = open || result.ok() ? nullptr : WorstInput(s.all_groups, node);
   if (worst != nullptr && node.failure.ok())
     return Conclude(node, absl::Status(worst->error), worst->cause ? worst->cause : node.id);
@@ -69,6 +70,17 @@ void Cluster::Nodes::ReceiveEnded(Node& node) {
   if (!result.ok() && (open || waits))
     return Defer(node, Annotate(result, node.name + " to " + s.Where(node.island)));
   if (!open) EndWith(node, std::move(result));
+}
+
+void Cluster::Nodes::CancelReceive(Node& node, const absl::Status& why) {
+  for (Participant& p : node.participants) {
+    if (std::exchange(p.done, true)) continue;
+    p.status = why;
+    Executor& executor = s.executors.at(p.executor);
+    if (executor.open.erase(p.seq) > 0)
+      s.commands.Send(executor, CancelNode{node.id, why}, node.session);
+  }
+  node.open_participants = 0;
 }
 
 void Cluster::Nodes::Defer(Node& node, absl::Status failure) {

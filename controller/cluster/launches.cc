@@ -21,6 +21,9 @@ constexpr uint64_t kToldAtOnce = 16, kToldInSlice = 64;
 constexpr size_t kDiscarded = 1000;
 }  // namespace
 
+Cluster::Launches::Launches(State& state)
+    : behind_(TransferWaits::SomeOf(state.options.max_singles_per_device)), s(state) {}
+
 void Cluster::Launches::Define(ExecutableSpec spec, CodeLayout layout) {
   const ExecutableId id = spec.id;
   if (s.executables.contains(id)) return;
@@ -63,6 +66,11 @@ void Cluster::Launches::Prepare(Node& node) {
   island.sequencer.Prepared(node.id, node.session, node.executable->devices,
                             static_cast<uint64_t>(node.executable->max_steps));
   MaybeArrived(node);
+  constexpr size_t kLooks = 16;
+  for (size_t i = 0; node.unlaunched_inputs > 0 && i < std::min(node.reads.size(), kLooks); ++i) {
+    if (Node* const from = s.FindNode(s.FindGroup(node.reads[i])->producer); from != nullptr)
+      s.nodes.MaybeLaunchReceive(*from);
+  }
 }
 
 void Cluster::Launches::GoOnPreparing(Island& island, uint64_t until) {
@@ -150,25 +158,44 @@ bool Cluster::Launches::HoldsUpNobody(const Node& reader) {
          Planted(Bug::kGangBehindTransfer);
 }
 
-void Cluster::Launches::BehindNothing(Node& node) {
-  constexpr size_t kAtOnce = 64;  // others are told when an output is there
-  LeaveBehind(node.id);
-  if (!std::exchange(node.behind_transfer, false) || node.state != NodeState::kLaunched ||
-      !node.failure.ok() || node.outputs.size() > kAtOnce)
-    return;
-  size_t told = 0;
-  for (const GroupId id : node.outputs) {
-    Group& group = *s.FindGroup(id);
-    const size_t launched = group.launched ? group.waiters.size() : group.num_launched;
-    told += launched;
-    if (!group.behind_transfer || group.settled() || told > kAtOnce) continue;
-    s.Charge(1 + launched);
-    group.behind_transfer = false;
-    for (size_t i = 0; i < launched; ++i) {
-      Node* const reader = s.FindNode(group.waiters[i]);
-      if (reader != nullptr && !HoldsUpNobody(*reader)) TakesNow(*reader);
+void Cluster::Launches::BehindNothing(Node& first) {
+  // Those behind it that are not reached here are when their own inputs have ended.
+  constexpr size_t kAtOnce = 64;
+  std::vector<NodeId> left = {first.id};
+  for (size_t looks = 0; !left.empty() && looks < kAtOnce;) {
+    Node& node = *s.FindNode(left.back());
+    left.pop_back();
+    LeaveBehind(node.id);
+    if (!std::exchange(node.behind_transfer, false)) continue;
+    if (node.state == NodeState::kPrepared) MaybeArrived(node);
+    if (node.state != NodeState::kLaunched || !node.failure.ok()) continue;
+    for (size_t o = 0; o < node.outputs.size() && looks < kAtOnce; ++o) {
+      Group& group = *s.FindGroup(node.outputs[o]);
+      const size_t told = group.launched ? group.waiters.size() : group.num_launched;
+      looks += 1 + told;
+      if (!group.behind_transfer || group.settled() || looks > kAtOnce) continue;
+      group.behind_transfer = false;
+      for (size_t i = 0; i < told; ++i) {
+        Node* const reader = s.FindNode(group.waiters[i]);
+        if (reader == nullptr) continue;
+        if (!HoldsUpNobody(*reader)) {
+          TakesNow(*reader);
+        } else if (reader->kind == NodeKind::kLaunch && !ReadsBehind(*reader)) {
+          left.push_back(reader->id);
+        }
+      }
     }
+    s.Charge(1 + looks / 4);
   }
+}
+
+bool Cluster::Launches::ReadsBehind(const Node& node) const {
+  constexpr size_t kMost = 16;
+  return node.reads.size() > kMost ||
+         std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
+           const Group& group = *s.all_groups.at(id);
+           return !group.settled() && group.behind_transfer;
+         });
 }
 
 void Cluster::Launches::LeaveBehind(NodeId id) {

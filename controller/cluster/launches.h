@@ -31,7 +31,7 @@ namespace fairway {
 // (rule B1).
 class Cluster::Launches {
  public:
-  explicit Launches(State& state) : s(state) {}
+  explicit Launches(State& state);
 
   // Makes code known, with its layout (LayoutOf). Does nothing if its id is known already.
   void Define(ExecutableSpec spec, CodeLayout layout);
@@ -58,9 +58,9 @@ class Cluster::Launches {
     return !group.behind_transfer || HoldsUpNobody(reader);
   }
   static bool HoldsUpNobody(const Node& reader);
-  // The inputs of a launch have ended. If it was behind a transfer, gangs may be launched behind
-  // it.
-  void BehindNothing(Node& node);
+  // The inputs of a launch have ended. If it was behind a transfer, it no longer is, nor are
+  // launches behind it that read nothing else; gangs may be launched behind them.
+  void BehindNothing(Node& first);
   const TransferWaits& behind() const { return behind_; }
   // It is behind no transfer any more, or will not be launched. Others may be behind one now.
   void LeaveBehind(NodeId launch);
@@ -96,6 +96,8 @@ class Cluster::Launches {
   size_t PrepareOn(Node& node, size_t participant, size_t from);
   bool TellLaunched(const Node& node, LaunchedNode& launched, uint64_t until);
   bool TellLost(GroupId output, uint64_t until);
+  // Whether some input of the node is behind a transfer, or there are too many to look at.
+  bool ReadsBehind(const Node& node) const;
   // The reader takes one more of its inputs for launched.
   void TakesNow(Node& reader);
   // Whether a launch takes over the group: nothing else can read it any more, and one argument has

@@ -207,7 +207,7 @@ class Cluster::Listings::Lister {
   // The first thing that the node waits for.
   std::string WaitsFor(const Node& node) {
     if (node.open_blobs > 0) return "bytes of its client";
-    if (node.state == NodeState::kLaunched) {
+    if (node.state == NodeState::kLaunched && node.unsettled_inputs == 0) {
       for (const Participant& participant : node.participants) {
         ++looks;
         const auto executor = s.executors.find(participant.executor);

@@ -247,11 +247,8 @@ void Cluster::Losses::LoseLaunched(Node& node, Loss& loss) {
       parts.emplace_back(lost->second.order, p);
   }
   s.ChargeShards(node.participants.size());
-  if (parts.empty()) {
-    // What received from a lost executor has failed, or will.
-    if (node.kind == NodeKind::kReceive && !node.deferred.ok()) s.nodes.ReceiveEnded(node);
-    return;
-  }
+  if (node.kind == NodeKind::kReceive) return LoseReceive(node, loss, parts.size());
+  if (parts.empty()) return;
   std::sort(parts.begin(), parts.end());
   const auto status_of = [&](size_t part) {
     return loss.executors.at(node.participants[part].executor).status;
@@ -267,6 +264,29 @@ void Cluster::Losses::LoseLaunched(Node& node, Loss& loss) {
     if (s.FindNode(id) == nullptr) return;
     s.nodes.ParticipantEnded(node, part, status_of(part));
   }
+}
+
+void Cluster::Losses::LoseReceive(Node& node, Loss& loss, size_t own) {
+  const Loss::Lost* first = nullptr;
+  const auto lost = [&](ExecutorId id) {
+    const auto found = loss.executors.find(id);
+    if (found == loss.executors.end()) return;
+    if (first == nullptr || found->second.order < first->order) first = &found->second;
+  };
+  if (own > 0) {
+    for (const Participant& p : node.participants) lost(p.executor);
+    node.failure = first->status;
+    s.launches.Lost(node, loss.unlaunched);
+  } else {
+    s.ChargeShards(node.sources.size());
+    for (const ShardRef& ref : node.sources) {
+      if (ref.group != node.outputs[0]) lost(s.FindGroup(ref.group)->places[ref.shard].executor);
+    }
+    if (first == nullptr) return;
+  }
+  // Its pulls may take a minute to notice.
+  s.nodes.CancelReceive(node, first->status);
+  s.nodes.ReceiveEnded(node);
 }
 
 void Cluster::Losses::LossHeard(const Loss& loss) {

@@ -53,6 +53,8 @@ class Cluster::Losses {
   void LoseGroups(SessionId session, Loss& loss);
   void LoseNode(Node& node, Loss& loss);
   void LoseLaunched(Node& node, Loss& loss);
+  // `own`: how many of its parts were lost. It may have lost sources instead.
+  void LoseReceive(Node& node, Loss& loss, size_t own);
   // The session has been told all of it.
   void LossHeard(const Loss& loss);
   // All sessions have been told: begins to drop the code that also ran on the lost executors, so

@@ -29,6 +29,9 @@ bool CanMove(NodeState from, NodeState to) {
   return false;
 }
 
+Cluster::Nodes::Nodes(State& state)
+    : launched_receives_(TransferWaits::SomeOf(state.options.max_singles_per_device)), s(state) {}
+
 Node& Cluster::Nodes::Make(SessionId session, NodeKind kind, IslandId island, std::string name) {
   return InsertNode(New(session, kind, island, std::move(name)));
 }
@@ -107,8 +110,6 @@ void Cluster::Nodes::Register(Node& node, GroupId id) {
     ++node.unlaunched_inputs;
   if (!input.settled() && launched) node.behind_transfer |= input.behind_transfer;
   s.groups.AddReader(input, node);
-  if (Node* const producer = s.FindNode(input.producer); producer != nullptr)
-    MaybeLaunchReceive(*producer);
 }
 
 void Cluster::Nodes::Enqueue(Node& node) {
@@ -203,15 +204,15 @@ void Cluster::Nodes::MaybeLaunchReceive(Node& node) {
     return;
   // If it loses an executor that its session has not heard of, it is prepared again.
   if (s.islands.at(node.island).telling > 0) return;
-  // Without a launch that waits for its bytes, nothing would be gained.
+  // Without a launch that waits for nothing but bytes, nothing would be gained.
   constexpr size_t kLooks = 8;
   const std::vector<NodeId>& waiters = s.FindGroup(node.outputs[0])->waiters;
-  if (std::none_of(waiters.begin(), waiters.begin() + std::min(waiters.size(), kLooks),
-                   [&](NodeId id) {
-                     const Node* const reader = s.FindNode(id);
-                     return reader != nullptr && reader->kind == NodeKind::kLaunch &&
-                            Launches::HoldsUpNobody(*reader);
-                   }))
+  if (std::none_of(
+          waiters.begin(), waiters.begin() + std::min(waiters.size(), kLooks), [&](NodeId id) {
+            const Node* const reader = s.FindNode(id);
+            return reader != nullptr && reader->kind == NodeKind::kLaunch &&
+                   reader->state == NodeState::kPrepared && Launches::HoldsUpNobody(*reader);
+          }))
     return;
   if (!launched_receives_.Begin(node.id, node.session,
                                 s.FindGroup(node.outputs[0])->places[0].device))

@@ -32,7 +32,7 @@ namespace fairway {
 // many arguments or results in several turns (ending.h).
 class Cluster::Nodes {
  public:
-  explicit Nodes(State& state) : s(state) {}
+  explicit Nodes(State& state);
 
   Node& Make(SessionId session, NodeKind kind, IslandId island, std::string name);
   // The node is in no table yet and has no id.
@@ -64,6 +64,8 @@ class Cluster::Nodes {
   void MaybeLaunchReceive(Node& node);
   // Ends a launched receive that has ended on all its executors, once its sources have ended too.
   void ReceiveEnded(Node& node);
+  // Ends the open parts of a launched receive with this error, and tells their executors.
+  void CancelReceive(Node& node, const absl::Status& why);
   // Whether the node reads what a node makes that is about to be taken back.
   bool ReadsTakenBack(const Node& node) const;
 

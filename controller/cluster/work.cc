@@ -248,9 +248,11 @@ void Cluster::Work::GoOnClosing(Worklist& list) {
       const auto next = has->second.nodes.lower_bound(list.closing->below);
       if (next == has->second.nodes.begin()) break;
       const NodeId id = list.closing->below = *std::prev(next);
-      if (Node& open = *s.FindNode(id); open.state != NodeState::kLaunched ||
-                                        (open.kind == NodeKind::kReceive && !open.deferred.ok()))
-        s.nodes.Fail(open, closed, id);
+      // Receives end now, since their sources may compute for long.
+      Node& open = *s.FindNode(id);
+      const bool receives = open.kind == NodeKind::kReceive && open.behind_transfer;
+      if (receives && open.state == NodeState::kLaunched) s.nodes.CancelReceive(open, closed);
+      if (receives || open.state != NodeState::kLaunched) s.nodes.Fail(open, closed, id);
       if (i + 1 == kAtOnce || s.units >= until) return;
     }
     s.ForgetHoldings(session.id);

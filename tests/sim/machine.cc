@@ -415,6 +415,8 @@ void Machine::LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) 
 }
 
 void Machine::AfterLaunch() {
+  if (registration_->ending())
+    core_->EndReceives(absl::UnavailableError("the executor ends its registration"));
   const size_t in_flight = std::max(runs_.size(), core_->num_launched());
   if (registration_->Over(in_flight, core_->highest_launch_id())) {
     Reset();

@@ -339,7 +339,6 @@ void Machine::EndRegistration() {
   pace_->Stop();
   // Other executors may never get the launches that wait for them (ExecutorSession::Drain).
   world_.BreakGangs(this, session_);
-  core_->EndReceives(absl::UnavailableError("the executor ends its registration"));
   AfterLaunch();
 }
 

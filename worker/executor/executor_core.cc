@@ -184,7 +184,9 @@ void ExecutorCore::On(CancelNode command) {
     if (node.at_work > 0) actions_->TakeBackPulls(*receive);
     work_.ChargeShards(node.waits.size());
     for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
-    Forget(receive->out, cause);
+    // What was launched may read the shards, so FreeGroups forgets them.
+    ShardsEnded(receive->out, cause);
+    DropShards(receive->out);
     ReportEnd(receive->seq, absl::OkStatus(), /*may_wait=*/false);
   } else {
     EndLaunch({std::move(node), {std::move(cause), {}}, true});
@@ -193,7 +195,11 @@ void ExecutorCore::On(CancelNode command) {
 
 void ExecutorCore::EndReceives(const absl::Status& why) {
   for (auto it = nodes_.begin(); it != nodes_.end();) {
-    if (!std::holds_alternative<PrepareReceive>(it->second.command)) {
+    const auto* known = std::get_if<PrepareReceive>(&it->second.command);
+    if (known == nullptr || std::ranges::none_of(known->sources, [](const ShardSource& source) {
+          return source.kind == ShardSource::Kind::kPeer ||
+                 source.kind == ShardSource::Kind::kController;
+        })) {
       ++it;
       continue;
     }
@@ -214,11 +220,13 @@ void ExecutorCore::EndReceives(const absl::Status& why) {
 
 void ExecutorCore::Forget(const GroupPart& part, const absl::Status& cause) {
   ShardsEnded(part, cause);
+  for (const LocalShard& shard : part.shards) shards_.erase({part.group, shard.shard});
+  DropShards(part);
+}
+
+void ExecutorCore::DropShards(const GroupPart& part) {
   std::vector<ShardRef> refs;
-  for (const LocalShard& shard : part.shards) {
-    refs.push_back({part.group, shard.shard});
-    shards_.erase(refs.back());
-  }
+  for (const LocalShard& shard : part.shards) refs.push_back({part.group, shard.shard});
   actions_->Drop(refs);
 }
 

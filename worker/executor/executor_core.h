@@ -76,8 +76,8 @@ class ExecutorCore {
   // The highest launch id seen. Registration at a new incarnation of the controller reports it
   // (L1).
   uint64_t highest_launch_id() const { return highest_launch_id_; }
-  // Ends the receives that have not ended, and launches that wait for them, with this error: nobody
-  // waits for other executors any more. The controller is not told of the receives.
+  // Ends the receives from elsewhere that have not ended, and launches that wait for them, with
+  // this error: nobody waits for others any more. The controller is not told of the receives.
   void EndReceives(const absl::Status& why);
   // Forgets everything, because the controller has a new incarnation. Launches in flight end
   // unreported.
@@ -226,6 +226,7 @@ class ExecutorCore {
   void Conclude(NodeId id, Node::End end);
   void EndLaunch(EndInHand end);  // a part; the rest is in hand then
   void Forget(const GroupPart& part, const absl::Status& cause);
+  void DropShards(const GroupPart& part);  // their bytes
   // `may_wait`: as in ExecutorActions::ReportWanted.
   void ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait);
   void AddInlined(Report::Inlined inlined);

@@ -197,8 +197,10 @@ TEST_F(ExecutorCoreTest, WithoutAControllerNobodyWaitsForTransfers) {
   core.EndReceives(absl::UnavailableError("the end"));
   EXPECT_EQ(core.num_launched(), 0u);
   EXPECT_EQ(core.num_nodes(), 0u);
-  EXPECT_EQ(Reported(),
-            "through 0 also [3, 4] failed 3: UNAVAILABLE: the end failed 4: UNAVAILABLE: the end");
+  EXPECT_EQ(
+      Reported(),
+      "through 0 also [2, 3, 4] failed 2: UNAVAILABLE: the end failed 3: UNAVAILABLE: the end "
+      "failed 4: UNAVAILABLE: the end");
   core.ReceiveDone(NodeId(2), 0, absl::OkStatus());  // its bytes came after all
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("launch"))));
 }

@@ -383,6 +383,7 @@ void ExecutorProcess::WaitForLaunches() {
                                         : registration_.Over(session_->launches_in_flight(),
                                                              session_->highest_launch_id());
   if (!over) {
+    session_->EndReceives();  // commands that had come before are handled in turns
     loop_.PostAfter(kLookAgain, "launches in flight", [this] { WaitForLaunches(); });
     return;
   }

@@ -16,6 +16,12 @@ bool CameWithCommand(const PrepareReceive& receive) {
   return receive.sources.front().kind == ShardSource::Kind::kInline;
 }
 
+// Whether all that it reads may be looked at in one go.
+bool IsNarrow(const PrepareLaunch& launch) {
+  constexpr size_t kMost = 64;
+  return launch.inputs.empty() || launch.inputs.size() * launch.inputs[0].size() <= kMost;
+}
+
 }  // namespace
 
 void ExecutorCore::On(PrepareLaunch command) {
@@ -184,6 +190,10 @@ void ExecutorCore::LaunchInputEnded(NodeId id, size_t position, const absl::Stat
     MayStart(id);  // it may follow what computes the others
   } else if (last) {
     singles_.push_back(id);
+  } else if (it->second.missing == 1 && !it->second.parent &&
+             IsNarrow(std::get<PrepareLaunch>(it->second.command))) {
+    ChargeInputs(it->second);  // it may follow what computes the last one
+    if (Follows(it->second)) singles_.push_back(id);
   }
 }
 
