@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/planted.h"
+#include "base/planted_names.h"
 #include "log/log_model.h"
 #include "log/planted.h"
 
