@@ -43,21 +43,29 @@ TEST_F(BehindTransfersTest, ALaunchOnOneDeviceIsSentBehindATransferAndAGangIsNot
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 <- launch n7 id 3 gang keep [] inline")));
 }
 
-TEST_F(BehindTransfersTest, ALaunchBehindATransferFailsWithTheSourceOfTheTransfer) {
-  Start();
-  PutReady(1, 0);
-  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
-  const uint64_t g = Define(2, {2}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
-  ASSERT_TRUE(cluster.arrays()
-                  .Copy(session, {2}, std::vector<int32_t>{2}, std::nullopt,
-                        CopySemantics::kReuseInput, {3})
-                  .ok());
-  ASSERT_TRUE(cluster.executables().Execute(session, g, {3}, {}, {4}).ok());
-  Installed(a, 1);
-  Installed(b, 2);
-  EXPECT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 ahead keep [] inline [4:0]"));
-  cluster.arrays().Watch(session, 9, {4});
+// A computation on wa, a copy of its result to wb, and a launch there, all launched.
+class WhileTheSourceRunsTest : public BehindTransfersTest {
+ protected:
+  void Begin() {
+    Start();
+    PutReady(1, 0);
+    const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+    const uint64_t g = Define(2, {2}, {F32({4})}, {F32({4})});
+    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+    ASSERT_TRUE(cluster.arrays()
+                    .Copy(session, {2}, std::vector<int32_t>{2}, std::nullopt,
+                          CopySemantics::kReuseInput, {3})
+                    .ok());
+    ASSERT_TRUE(cluster.executables().Execute(session, g, {3}, {}, {4}).ok());
+    Installed(a, 1);
+    Installed(b, 2);
+    ASSERT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 ahead keep [] inline [4:0]"));
+    cluster.arrays().Watch(session, 9, {4});
+  }
+};
+
+TEST_F(WhileTheSourceRunsTest, ALaunchBehindATransferFailsWithTheSourceOfTheTransfer) {
+  Begin();
   // Its executor hears of the failure first, and knows it only as a refused pull.
   End(b, 3, absl::InternalError("refused"));
   End(b, 4, absl::InternalError("refused"));
@@ -124,27 +132,6 @@ TEST_F(BehindTransfersTest, ASessionHasFewLaunchesBehindTransfersAndOthersGoOn) 
   ASSERT_TRUE(cluster.executables().Execute(session, g, {200}, {}, {201}).ok());
   EXPECT_EQ(launches(), 1) << "what waits for no transfer goes";
 }
-
-// A computation on wa, a copy of its result to wb, and a launch there, all launched.
-class WhileTheSourceRunsTest : public BehindTransfersTest {
- protected:
-  void Begin() {
-    Start();
-    PutReady(1, 0);
-    const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
-    const uint64_t g = Define(2, {2}, {F32({4})}, {F32({4})});
-    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
-    ASSERT_TRUE(cluster.arrays()
-                    .Copy(session, {2}, std::vector<int32_t>{2}, std::nullopt,
-                          CopySemantics::kReuseInput, {3})
-                    .ok());
-    ASSERT_TRUE(cluster.executables().Execute(session, g, {3}, {}, {4}).ok());
-    Installed(a, 1);
-    Installed(b, 2);
-    ASSERT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 ahead keep [] inline [4:0]"));
-    cluster.arrays().Watch(session, 9, {4});
-  }
-};
 
 TEST_F(WhileTheSourceRunsTest, TheLossOfTheReceiverIsToldAtOnce) {
   Begin();
