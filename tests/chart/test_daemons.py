@@ -27,7 +27,7 @@ MINIMAL, EXISTING = (chart.HERE / "values" / name for name in ("minimal.yaml", "
 # What the images have in their environment, which counts before settings files.
 PLUGIN = next((chart.ROOT / ".venv").glob("lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"))
 IMAGES = {"fairway-controller": {"FAIRWAY_SPOOL_DIRECTORY": "/var/lib/fairway"}, "fairway-worker": {"FAIRWAY_PJRT_PLUGIN": str(PLUGIN)}}
-PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:work|ca|admin|token|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
+PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:scratch|ca|admin|token|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
 each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
 
 
@@ -88,8 +88,8 @@ def write_secret(folder, data):
 
 def run_job(folder, secrets):
     """The steps of the Job but kubectl's. Returns the Secrets, name -> data, that they would write."""
-    shutil.rmtree(folder / "work", ignore_errors=True)
-    (folder / "work").mkdir(parents=True)
+    shutil.rmtree(folder / "scratch", ignore_errors=True)
+    (folder / "scratch").mkdir(parents=True)
     job = chart.of_kind(MINIMAL, "Job")["fw-fairway-certificates"]["spec"]["template"]["spec"]
     for name in ("ca", "admin"):
         (folder / name).mkdir(exist_ok=True)
@@ -273,7 +273,7 @@ def is_up(port, folder):
 def helm_test(secrets, folder, port):
     """The pod of `helm test`."""
     pod = chart.of_kind(MINIMAL, "Pod")["fw-fairway-test"]["spec"]
-    (folder / "work").mkdir(parents=True)
+    (folder / "scratch").mkdir(parents=True)
     for volume in pod["volumes"]:
         if "secret" in volume:
             data = secrets[volume["secret"]["secretName"]]

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # choose.sh: takes the CA and the first tokens that the cluster has, whose Secrets are in /ca and /admin; where it has
-# none, the new ones in /work/new. What it takes is in /work/cluster.
+# none, the new ones in /scratch/new. What it takes is in /scratch/cluster.
 set -eu
 umask 077
-mkdir -p /work/cluster
+mkdir -p /scratch/cluster
 if [ -s /ca/ca.key ]; then
-  cat /ca/ca.pem >/work/cluster/ca.pem
-  cat /ca/ca.key >/work/cluster/ca.key
+  cat /ca/ca.pem >/scratch/cluster/ca.pem
+  cat /ca/ca.key >/scratch/cluster/ca.key
   echo "choose: this cluster has a CA, which stays"
 else
-  cp /work/new/ca.pem /work/new/ca.key /work/cluster
+  cp /scratch/new/ca.pem /scratch/new/ca.key /scratch/cluster
   echo "choose: a new CA"
 fi
 if [ -s /admin/fairway.db ]; then
-  cat /admin/fairway.db >/work/cluster/fairway.db
-  cat /admin/admin.token >/work/cluster/admin.token
-  cat /admin/viewer.token >/work/cluster/viewer.token
+  cat /admin/fairway.db >/scratch/cluster/fairway.db
+  cat /admin/admin.token >/scratch/cluster/admin.token
+  cat /admin/viewer.token >/scratch/cluster/viewer.token
 else
-  cp /work/new/data/fairway.db /work/new/admin.token /work/new/viewer.token /work/cluster
+  cp /scratch/new/data/fairway.db /scratch/new/admin.token /scratch/new/viewer.token /scratch/cluster
   echo "choose: new tokens of an admin and a viewer"
 fi

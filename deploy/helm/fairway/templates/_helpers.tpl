@@ -161,7 +161,7 @@ may follow; an empty command is the image's own.
     limits: {memory: 256Mi}
   {{- include "fairway.containerSecurity" $root | nindent 2 }}
   volumeMounts:
-    - {name: work, mountPath: /work}
+    - {name: scratch, mountPath: /scratch}
 {{- end -}}
 
 {{/* What all certificates of daemons have: (root, issuer). */}}
@@ -185,12 +185,12 @@ issuerRef: {{- toYaml (index . 1) | nindent 2 }}
 {{ .Values.monitoring.tokenSecret | default (ternary (printf "%s-viewer" (include "fairway.fullname" .)) "" (eq .Values.tls.mode "init")) }}
 {{- end -}}
 
-{{/* A step that gives the API server what is in a folder of /work: (root, folder). */}}
+{{/* A step that gives the API server what is in a folder of /scratch: (root, folder). */}}
 {{- define "fairway.applyStep" -}}
 {{- $root := index . 0 -}}
 {{- include "fairway.jobStep" (list $root (printf "apply-%s" (index . 1)) $root.Values.images.kubectl (list)) }}
     - {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
-  args: [apply, --server-side, --field-manager=fairway-certificates, --force-conflicts, --filename=/work/{{ index . 1 }}]
+  args: [apply, --server-side, --field-manager=fairway-certificates, --force-conflicts, --filename=/scratch/{{ index . 1 }}]
   env:
-    - {name: HOME, value: /work}
+    - {name: HOME, value: /scratch}
 {{- end -}}
