@@ -9,9 +9,7 @@
 #include <spdlog/spdlog.h>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "identity/plain_text.h"
 #include "transport/connect.h"
@@ -28,40 +26,27 @@ using boost::system::error_code;
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   using Done = absl::AnyInvocable<void(absl::StatusOr<Channel>)>;
-  Handshake(StreamSocket socket, const TlsUse& use, Done done)
-      : timer_(socket.get_executor()), use_(use), done_(std::move(done)) {
-    const std::shared_ptr<ssl_ctx_st> context = use.identity->Context();
-    SSL_CTX_up_ref(context.get());
-    boost::asio::ssl::context owned(context.get());
-    stream_ = std::make_unique<TlsStream>(std::move(socket), owned);
+  Handshake(StreamSocket socket, const TlsUse& use, TlsSide side, Done done)
+      : use_(use),
+        stream_(
+            std::make_shared<TlsStream>(std::move(socket), use.identity->Context().get(), side)),
+        done_(std::move(done)) {
     if (!use.anybody) return;
     SSL_set_verify(stream_->native_handle(), SSL_VERIFY_NONE, nullptr);
     SSL_set_min_proto_version(stream_->native_handle(), TLS1_2_VERSION);
   }
 
-  void Start(TlsSide side, std::chrono::milliseconds timeout) {
-    timer_.expires_after(timeout);
-    timer_.async_wait([self = shared_from_this(), timeout](const error_code& error) {
-      if (!error) self->Fail(fmt::format("no TLS handshake within {} ms", timeout.count()));
-    });
-    stream_->async_handshake(side == TlsSide::kClient ? TlsStream::client : TlsStream::server,
-                             [self = shared_from_this()](const error_code& error) {
-                               self->timer_.cancel();
-                               self->Shaken(error);
-                             });
-  }
-
-  // The same for a server, on that thread.
-  void StartOn(HandshakeThread& thread, std::chrono::milliseconds timeout) {
+  // On the loop of the socket, or on another one.
+  void Start(boost::asio::io_context& thread, std::chrono::milliseconds timeout) {
     error_code error;
-    const int fd = stream_->next_layer().release(error);
-    const auto loop = stream_->get_executor();
+    const int fd = stream_->socket().release(error);
+    const auto loop = stream_->socket().get_executor();
     if (error) {
       return boost::asio::post(loop,
                                [self = shared_from_this(), error] { self->Fail(error.message()); });
     }
     lent_ = std::make_shared<LentHandshake>(
-        thread.io(), stream_->native_handle(), fd,
+        thread, stream_, fd,
         // The loop waits for it.
         [self = shared_from_this(), timeout,
          work = boost::asio::make_work_guard(loop)](LentHandshake::Outcome outcome) mutable {
@@ -71,14 +56,18 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
         });
     lent_->Start(timeout);
   }
+  void Start(std::chrono::milliseconds timeout) {
+    auto& loop =
+        boost::asio::query(stream_->socket().get_executor(), boost::asio::execution::context);
+    Start(static_cast<boost::asio::io_context&>(loop), timeout);
+  }
 
   // Ends it without a word.
   void Drop() {
     done_ = nullptr;
-    timer_.cancel();
     if (lent_ != nullptr) return lent_->Drop();
     error_code ignored;
-    stream_->next_layer().close(ignored);
+    stream_->socket().close(ignored);
   }
 
  private:
@@ -89,8 +78,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     socklen_t size = sizeof family;
     ::getsockopt(outcome.fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
     error_code error;
-    stream_->next_layer().assign(boost::asio::generic::stream_protocol(family, 0), outcome.fd,
-                                 error);
+    stream_->socket().assign(boost::asio::generic::stream_protocol(family, 0), outcome.fd, error);
     if (error) ::close(outcome.fd);
     if (outcome.error == boost::asio::error::timed_out)
       return Fail(fmt::format("no TLS handshake within {} ms", timeout.count()));
@@ -113,7 +101,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     }
     Revocations& revocations = use_.identity->revocations();
     const CertificateHash hash = HashOfPeer(stream_->native_handle());
-    const int fd = stream_->next_layer().native_handle();
+    const int fd = stream_->socket().native_handle();
     // It stands before it is checked: so a revocation meanwhile is missed by neither.
     auto stands =
         revocations.Stand(*peer, hash, [fd, cookie = CookieOf(fd)] { EndSocket(fd, cookie); });
@@ -140,31 +128,19 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     if (done_ == nullptr) return;
     Done done = std::exchange(done_, nullptr);
     error_code ignored;
-    stream_->next_layer().close(ignored);
+    stream_->socket().close(ignored);
     absl::Status status = Error(code, "{}", why);
     if (closed) status.SetPayload(kClosedInHandshake, absl::Cord());
     done(std::move(status));
   }
 
-  boost::asio::steady_timer timer_;
   const TlsUse use_;
-  std::unique_ptr<TlsStream> stream_;
-  std::shared_ptr<LentHandshake> lent_;  // while OpenSSL's part of `stream_` is on another thread
+  std::shared_ptr<TlsStream> stream_;
+  std::shared_ptr<LentHandshake> lent_;  // while `stream_` is lent
   Done done_;
 };
 
 }  // namespace
-
-std::string Channel::LastWords() {
-  SSL* const connection = tls_->native_handle();
-  BIO* const out = BIO_new(BIO_s_mem());
-  SSL_set0_wbio(connection, out);  // which owns it now; nothing waits in the one before
-  SSL_shutdown(connection);
-  ERR_clear_error();
-  char* bytes = nullptr;
-  const auto size = BIO_get_mem_data(out, &bytes);
-  return {bytes, static_cast<size_t>(size)};
-}
 
 // Those of one port. Shared with the handlers of its handshakes.
 struct Handshakes::State {
@@ -204,7 +180,7 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
   }
   const auto number = std::make_shared<uint64_t>(0);
   const auto handshake =
-      std::make_shared<Handshake>(std::move(socket), state_->use,
+      std::make_shared<Handshake>(std::move(socket), state_->use, TlsSide::kServer,
                                   [state = state_, peer, number, done = std::move(done)](
                                       absl::StatusOr<Channel> channel) mutable {
                                     state->strangers.Remove(*number);
@@ -221,12 +197,12 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
     if (state->closed) return;
     state->refusals.Log(peer, fmt::format("over {} handshakes are under way", Strangers::kMost));
   });
-  handshake->StartOn(state_->thread, kTimeout);
+  handshake->Start(state_->thread.io(), kTimeout);
 }
 
 void Secure(StreamSocket socket, const TlsUse& use, TlsSide side, std::chrono::milliseconds timeout,
             absl::AnyInvocable<void(absl::StatusOr<Channel>)> done) {
-  std::make_shared<Handshake>(std::move(socket), use, std::move(done))->Start(side, timeout);
+  std::make_shared<Handshake>(std::move(socket), use, side, std::move(done))->Start(timeout);
 }
 
 }  // namespace fairway

@@ -15,16 +15,15 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
 
 #include "base/status.h"
 #include "transport/tls.h"
+#include "transport/tls_stream.h"
 
 namespace fairway {
 
 using StreamSocket = boost::asio::generic::stream_protocol::socket;
-using TlsStream = boost::asio::ssl::stream<StreamSocket>;
 
 // Lives on the thread of its io_context. At most one read and one write are under way at a time;
 // whoever starts one keeps this object alive until its handler has run.
@@ -34,7 +33,7 @@ class Channel {
   Channel(StreamSocket socket) : plain_(std::move(socket)) {}  // NOLINT: is one
   // `tls` has shaken hands with `peer`; nullopt: with anybody. `stands`: what Revocations::Stand
   // has returned for it.
-  Channel(std::unique_ptr<TlsStream> tls, std::optional<Subject> peer,
+  Channel(std::shared_ptr<TlsStream> tls, std::optional<Subject> peer,
           std::shared_ptr<void> stands = nullptr)
       : tls_(std::move(tls)),
         peer_(std::move(peer)),
@@ -43,19 +42,23 @@ class Channel {
 
   template <typename Buffer, typename Handler>
   void ReadSome(const Buffer& buffer, Handler handler) {
-    if (tls_ != nullptr) return tls_->async_read_some(buffer, std::move(handler));
+    if (tls_ != nullptr) return tls_->ReadSome(FirstOf(buffer), std::move(handler));
     plain_->async_read_some(buffer, std::move(handler));
   }
   // Writes all of it.
   template <typename Buffers, typename Handler>
   void Write(const Buffers& buffers, Handler handler) {
-    if (tls_ != nullptr) return boost::asio::async_write(*tls_, buffers, std::move(handler));
-    boost::asio::async_write(*plain_, buffers, std::move(handler));
+    if (tls_ != nullptr) return tls_->Write(buffers, std::move(handler));
+    // Without this Asio would give the kernel 64 KiB at a time.
+    const auto most = [](const boost::system::error_code& error, size_t) {
+      return error ? 0 : kMostAtOnce;
+    };
+    boost::asio::async_write(*plain_, buffers, most, std::move(handler));
   }
   // Writes some of it.
   template <typename Buffers, typename Handler>
   void WriteSome(const Buffers& buffers, Handler handler) {
-    if (tls_ != nullptr) return tls_->async_write_some(buffers, std::move(handler));
+    if (tls_ != nullptr) return tls_->Write(buffers, std::move(handler));
     plain_->async_write_some(buffers, std::move(handler));
   }
   // Tells the peer that nothing more comes; what it still sends can be read. No write is under way,
@@ -63,13 +66,11 @@ class Channel {
   template <typename Handler>
   void EndWriting(Handler handler) {
     if (tls_ == nullptr) return handler();
-    auto last = std::make_shared<std::string>(LastWords());
-    boost::asio::async_write(tls_->next_layer(), boost::asio::buffer(*last),
-                             [last, handler = std::move(handler)](const boost::system::error_code&,
-                                                                  size_t) mutable { handler(); });
+    tls_->EndWriting([handler = std::move(handler)](const boost::system::error_code&,
+                                                    size_t) mutable { handler(); });
   }
 
-  StreamSocket& socket() { return tls_ != nullptr ? tls_->next_layer() : *plain_; }
+  StreamSocket& socket() { return tls_ != nullptr ? tls_->socket() : *plain_; }
   bool secure() const { return tls_ != nullptr; }
   // Which daemon the peer is; nullopt: nobody knows, since it was not asked for a certificate.
   const std::optional<Subject>& peer() const { return peer_; }
@@ -77,11 +78,17 @@ class Channel {
   const CertificateHash& certificate() const { return certificate_; }
 
  private:
-  // The record that ends the stream. Asio's shutdown would fail once the peer sends something, and
-  // then nothing more could be read.
-  std::string LastWords();
+  static constexpr size_t kMostAtOnce = 1 << 20;
 
-  std::unique_ptr<TlsStream> tls_;     // or
+  template <typename Buffers>
+  static boost::asio::mutable_buffer FirstOf(const Buffers& buffers) {
+    auto part = boost::asio::buffer_sequence_begin(buffers);
+    const auto end = boost::asio::buffer_sequence_end(buffers);
+    while (part != end && boost::asio::mutable_buffer(*part).size() == 0) ++part;
+    return part == end ? boost::asio::mutable_buffer() : boost::asio::mutable_buffer(*part);
+  }
+
+  std::shared_ptr<TlsStream> tls_;     // or
   std::optional<StreamSocket> plain_;  // this
   std::optional<Subject> peer_;
   CertificateHash certificate_{};
@@ -89,7 +96,7 @@ class Channel {
       stands_;  // while it lives, the connection ends if `certificate_` is revoked
 };
 
-enum class TlsSide { kClient, kServer };
+using TlsSide = TlsStream::Side;
 
 // A payload of Secure's errors: the other end has closed the connection. It may have no room now.
 inline constexpr char kClosedInHandshake[] = "fairway/closed-in-handshake";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handshake of a TLS server on another thread than that of the connection's loop: it takes
+// A TLS handshake, perhaps on another thread than that of the connection's loop: a server's takes
 // about a millisecond. Only files of this folder include it, because it includes Asio.
 #ifndef FAIRWAY_TRANSPORT_LENT_HANDSHAKE_H_
 #define FAIRWAY_TRANSPORT_LENT_HANDSHAKE_H_
@@ -16,28 +16,24 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-// Of OpenSSL: SSL and BIO.
-struct ssl_st;
-struct bio_st;
+#include "transport/tls_stream.h"
 
 namespace fairway {
 
-// Asio's TLS stream cannot move to another loop once it has shaken hands. But it may be there from
-// the beginning, while OpenSSL's part of it and the socket are lent to a thread, where OpenSSL
-// reads from the socket itself: exactly what the handshake needs, so nothing is left there
-// afterwards.
+// A connection cannot move to another loop of Asio once it is one's. So it is its loop's from the
+// beginning, while its socket and the handshake are lent to a thread, or to the loop itself.
 class LentHandshake : public std::enable_shared_from_this<LentHandshake> {
  public:
-  // On the thread: it has ended. `fd` is the caller's again, and so is `connection`, unless
-  // `error`.
+  // On the thread: it has ended. `fd` is the caller's again, and so is the stream.
   struct Outcome {
     int fd = -1;
     boost::system::error_code error = {};
   };
   using Done = absl::AnyInvocable<void(Outcome)>;
 
-  // `connection` lives until `done` has run, or is gone. `fd` is a connected socket.
-  LentHandshake(boost::asio::io_context& thread, ssl_st* connection, int fd, Done done);
+  // `fd` is the socket of `stream`, which it has given away.
+  LentHandshake(boost::asio::io_context& thread, std::shared_ptr<TlsStream> stream, int fd,
+                Done done);
   ~LentHandshake();
   LentHandshake(const LentHandshake&) = delete;
   LentHandshake& operator=(const LentHandshake&) = delete;
@@ -53,13 +49,12 @@ class LentHandshake : public std::enable_shared_from_this<LentHandshake> {
   void End(boost::system::error_code error);
 
   boost::asio::io_context& thread_;
-  ssl_st* const connection_;
+  const std::shared_ptr<TlsStream> stream_;
   const int fd_;
   Done done_;
   // Of the thread, which may be gone once it has ended.
   std::optional<boost::asio::generic::stream_protocol::socket> socket_;
   std::optional<boost::asio::steady_timer> timer_;
-  bio_st* asio_ = nullptr;  // what `connection_` reads from otherwise, while it is lent
 };
 
 // A thread on which they run. It starts with the first one.

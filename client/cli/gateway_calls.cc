@@ -26,6 +26,10 @@ using grpc::ByteBuffer;
 // A request that fetches is smaller: one of 32 dimensions has some 400 bytes.
 constexpr size_t kSmall = 1024;
 
+// What the client may send ahead on a call, in this process of its own.
+constexpr int kLookaheadBytes = 4 << 20;
+constexpr int kFrameBytes = 1 << 20;  // of HTTP/2: fewer frames take less time
+
 template <class Message>
 std::optional<Message> Parsed(const ByteBuffer& buffer) {
   grpc::Slice slice;
@@ -331,6 +335,9 @@ GatewayCalls::GatewayCalls(std::shared_ptr<grpc::Channel> controller, bool has_t
     : service_(std::make_unique<Service>(std::move(controller), has_token)) {
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
   builder.RegisterCallbackGenericService(service_.get());
   server_ = builder.BuildAndStart();
 }

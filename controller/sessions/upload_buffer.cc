@@ -22,6 +22,16 @@ int64_t RoundedToAlignment(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Pages of 2 MiB where whole ones fit: handing out those of 4 KiB takes a quarter of the controller's
+// processor time for an upload of 64 MiB. Where the kernel has none, all stays as it is.
+void AskForHugePages(char* data, int64_t bytes) {
+  constexpr uintptr_t kHuge = uintptr_t{2} << 20;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kHuge - 1) / kHuge * kHuge;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kHuge * kHuge;
+  if (begin < end)
+    (void)madvise(data + (begin - reinterpret_cast<uintptr_t>(data)), end - begin, MADV_HUGEPAGE);
+}
+
 }  // namespace
 
 UploadBuffer::UploadBuffer(int64_t declared, Spool spool)
@@ -59,6 +69,7 @@ bool UploadBuffer::Grow(int64_t needed) {
     spool_.budget->Release(capacity);
     return false;
   }
+  AskForHugePages(data, capacity);
   if (size_ > 0) std::memcpy(data, data_, size_);
   DropMemory();
   data_ = data;
