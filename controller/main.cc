@@ -35,6 +35,7 @@
 #include "controller/daemon/controller_shell.h"
 #include "controller/daemon/grpc_server.h"
 #include "controller/daemon/metrics.h"
+#include "controller/daemon/own_certificate.h"
 #include "controller/daemon/process_watch.h"
 #include "controller/daemon/web_pages.h"
 #include "controller/ifrt/door.h"
@@ -98,6 +99,8 @@ class Controller {
   // Makes the next certificate of a worker that has shown its present one.
   void Renew(const std::string& worker, const CertificateHash& shown, std::string request,
              Renewed done);
+  // Has its own certificate renewed, if the CA's key is there.
+  void RenewOwn();
   // Ends what was opened with tokens that have expired, again and again.
   void EndExpired();
   void OnIslands(size_t up);
@@ -117,7 +120,8 @@ class Controller {
   std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
   std::unique_ptr<Issuer> issuer_;
   BlockingPool disk_{"fairway-disk", 1};
-  BlockingPool tokens_{"fairway-tokens", 1};
+  std::unique_ptr<OwnCertificate> own_certificate_;  // nullptr: there is no key of the CA
+  BlockingPool tokens_{"fairway-tokens", 1};         // which may still use that
   std::unique_ptr<ControllerShell> shell_;
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<CallbackGrpcService> callbacks_;
@@ -237,6 +241,7 @@ absl::Status Controller::Start() {
                       std::chrono::floor<std::chrono::seconds>(flags_.worker_certificate_life)}));
     identity_ = tls;
     EndExpired();
+    RenewOwn();
   }
   ControllerOptions options = OptionsOf(flags_, spool, memory, tls);
   if (issuer_ != nullptr) {
@@ -349,6 +354,15 @@ void Controller::Renew(const std::string& worker, const CertificateHash& shown, 
         });
       },
       owner);
+}
+
+void Controller::RenewOwn() {
+  if (flags_.tls_ca_key.empty()) return;
+  own_certificate_ = std::make_unique<OwnCertificate>(
+      loop_, tokens_, identity_, flags_.tls_ca_key, [this](const absl::Status& status) {
+        gate_->Record({}, Verb::kJoin, "renew the certificate of the controller", status);
+      });
+  own_certificate_->Start();
 }
 
 void Controller::EndExpired() {

@@ -68,7 +68,8 @@ void DeclareFlags(Config& config, ControllerFlags* flags) {
   DeclareTlsFlags(config, &flags->tls);
   config.Flag("tls-ca-key", &flags->tls_ca_key,
               "PEM file of the key of the first CA in --tls-ca: workers may join by a token "
-              "(`fairway token create --worker`); without it they cannot");
+              "(`fairway token create --worker`), and the controller renews its own certificate; "
+              "without it neither");
   config.Flag("worker-certificate-life", &flags->worker_certificate_life,
               "How long the certificates of workers are valid that this controller signs; a worker "
               "renews its own when two thirds have passed");

@@ -33,12 +33,15 @@ unsigned ModeOf(const std::string& path) {
   return ::stat(path.c_str(), &facts) == 0 ? facts.st_mode & 0644 : 0600;
 }
 
+seconds LifeOf(const CertificateFacts& certificate) {
+  const seconds life = certificate.end - certificate.begin;
+  return life > kBeganBefore ? life - kBeganBefore : life;
+}
+
 }  // namespace
 
 system_clock::time_point RenewalDue(const CertificateFacts& certificate) {
-  seconds life = certificate.end - certificate.begin;
-  if (life > kBeganBefore) life -= kBeganBefore;
-  return certificate.end - life / 3;
+  return certificate.end - LifeOf(certificate) / 3;
 }
 
 milliseconds RetryPause(const CertificateFacts& certificate, int failures,
@@ -69,6 +72,19 @@ absl::Status ReplaceFiles(const TlsFiles& files, const Subject& subject, const C
   FAIRWAY_RETURN_IF_ERROR(WritePrivate(files.certificate, both));
   if (files.key == files.certificate) return absl::OkStatus();
   return WritePrivate(files.key, made.key);
+}
+
+absl::Status RenewController(const TlsFiles& files, const std::string& ca_key) {
+  const std::string before = TextOf(files.certificate);
+  FAIRWAY_ASSIGN_OR_RETURN(const CertificateFacts facts, FactsOf(before));
+  Certified authority;
+  FAIRWAY_ASSIGN_OR_RETURN(authority.certificate, ReadAuthorities(files.ca));
+  FAIRWAY_ASSIGN_OR_RETURN(authority.key, ReadKeyFile(ca_key));
+  const Subject controller{Role::kController, ""};
+  FAIRWAY_ASSIGN_OR_RETURN(const Certified made,
+                           MakeCertificate(authority, controller, LifeOf(facts), HostsOf(before)));
+  // The CAs stay as they are, perhaps replaced meanwhile.
+  return ReplaceFiles(files, controller, made, TextOf(files.ca));
 }
 
 }  // namespace fairway

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a worker renews its certificate, and how it replaces its files.
+// When a daemon renews its certificate, and how it replaces its files.
 #ifndef FAIRWAY_IDENTITY_RENEWAL_H_
 #define FAIRWAY_IDENTITY_RENEWAL_H_
 
@@ -26,6 +26,11 @@ std::chrono::milliseconds RetryPause(const CertificateFacts& certificate, int fa
 // UNAVAILABLE: a file cannot be written.
 absl::Status ReplaceFiles(const TlsFiles& files, const Subject& subject, const Certified& made,
                           const std::string& authorities);
+
+// Makes the controller's next certificate and replaces its files: a new key, the names and the life
+// of the one before. The first CA in `files.ca` signs it, whose key is in the file `ca_key`. Waits
+// for the disk. Errors: INVALID_ARGUMENT names the file and its fault; those of ReplaceFiles.
+absl::Status RenewController(const TlsFiles& files, const std::string& ca_key);
 
 }  // namespace fairway
 

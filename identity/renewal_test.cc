@@ -112,5 +112,32 @@ TEST(CertificateRenewalTest, ACertificateWithAKeyThatOthersReadIsRefused) {
               HasSubstr("a private key that other users can reach (mode 644)"));
 }
 
+TEST(CertificateRenewalTest, TheControllersNextCertificateHasItsNamesAndItsLife) {
+  CertificateFiles files;
+  const Subject controller{Role::kController, ""};
+  const TlsFiles at = files.Files(controller);
+  const Certified before =
+      *MakeCertificate(files.authority(), controller, hours(30), {"here.example", "10.0.0.1"});
+  ASSERT_TRUE(WritePrivate(at.certificate, before.certificate).ok());
+  ASSERT_TRUE(WritePrivate(at.key, before.key).ok());
+  const std::string ca_key = files.Write("ca.key", files.authority().key);
+  ASSERT_EQ(RenewController(at, ca_key), absl::OkStatus());
+  const auto loaded = TlsIdentity::Load(at, Role::kController);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto was = FactsOf(before.certificate), is = FactsOf((*loaded)->Texts().certificates);
+  EXPECT_NE(is->hash, was->hash);
+  EXPECT_NE(is->key, was->key);
+  EXPECT_EQ(is->end - is->begin, was->end - was->begin);
+  EXPECT_EQ(HostsOf((*loaded)->Texts().certificates), HostsOf(before.certificate));
+  EXPECT_EQ(FileText(at.ca), files.authority().certificate);
+
+  // With the key of another CA nothing is replaced.
+  const std::string text = FileText(at.certificate);
+  CertificateFiles others;
+  const absl::Status wrong = RenewController(at, others.Write("ca.key", others.authority().key));
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument) << wrong;
+  EXPECT_EQ(FileText(at.certificate), text);
+}
+
 }  // namespace
 }  // namespace fairway

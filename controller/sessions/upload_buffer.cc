@@ -22,8 +22,9 @@ int64_t RoundedToAlignment(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Pages of 2 MiB where whole ones fit: handing out those of 4 KiB takes a quarter of the controller's
-// processor time for an upload of 64 MiB. Where the kernel has none, all stays as it is.
+// Pages of 2 MiB where whole ones fit: handing out those of 4 KiB takes a quarter of the
+// controller's processor time for an upload of 64 MiB. Where the kernel has none, all stays as it
+// is.
 void AskForHugePages(char* data, int64_t bytes) {
   constexpr uintptr_t kHuge = uintptr_t{2} << 20;
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kHuge - 1) / kHuge * kHuge;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates of workers: they are renewed before they end, and everything goes on."""
+"""Certificates of daemons: they are renewed before they end, and everything goes on."""
 
 import datetime
 import json
@@ -130,6 +130,74 @@ def test_a_worker_renews_over_a_change_of_the_ca_and_gets_all_of_them(cluster):
     assert (joined / "ca.pem").read_text() == new + old
     cluster.work("w1", joined)
     cluster.controller.wait("islands up: 2")
+
+
+SIGNING = """
+[ca]
+default_ca = cluster
+[cluster]
+database = {folder}/index
+serial = {folder}/serial
+new_certs_dir = {folder}
+certificate = {cluster}/ca.pem
+private_key = {cluster}/ca.key
+default_md = sha256
+policy = any
+x509_extensions = controller
+[any]
+commonName = optional
+[controller]
+subjectAltName = URI:fairway://controller, DNS:here.example, IP:127.0.0.1
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth, clientAuth
+"""
+
+
+def give_controller_seconds(cluster):
+    """A certificate that ends LIFE seconds from now, and began, as all do, an hour before it was made."""
+    folder = cluster.folder / "signing"
+    folder.mkdir()
+    (folder / "index").touch()
+    (folder / "serial").write_text("1000")
+    (folder / "settings").write_text(SIGNING.format(folder=folder, cluster=cluster.directory))
+    request = openssl("req", "-new", "-key", str(cluster.directory / "controller.key"), "-subj", "/CN=x")
+    (folder / "request").write_text(request.stdout)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    begin, end = (f"{now + datetime.timedelta(seconds=s):%Y%m%d%H%M%SZ}" for s in (-3600, LIFE))
+    signed = openssl("ca", "-batch", "-notext", "-config", str(folder / "settings"), "-in", str(folder / "request"),
+                     "-startdate", begin, "-enddate", end, "-out", str(cluster.directory / "controller.pem"))
+    assert signed.returncode == 0, signed.stderr
+
+
+def served(cluster):
+    """What the controller shows to the next client."""
+    return ssl.get_server_certificate(("127.0.0.1", cluster.port), timeout=240)
+
+
+def test_a_controller_with_the_cas_key_renews_its_own_certificate_and_streams_go_on(plain):
+    plain.controller.stop()
+    give_controller_seconds(plain)
+    plain.start()
+    first, end = served(plain), end_of(plain.directory / "controller.pem")
+    plain.work("w0", plain.join("w0"))
+    plain.controller.wait("islands up: 1")
+    flags = plain.flags(plain.directory / "admin.token")
+    watch = subprocess.Popen([str(BIN / "fairway"), "get", "workers", "--watch", *flags], stdout=subprocess.DEVNULL)
+    try:
+        plain.controller.wait("the certificate of the controller is renewed")
+        assert "DNS:here.example" in openssl("x509", "-noout", "-ext", "subjectAltName", "-in",
+                                             str(plain.directory / "controller.pem")).stdout
+        wait_for(lambda: served(plain) != first, "the new certificate on the port for clients")
+        wait_for(lambda: datetime.datetime.now(datetime.timezone.utc) > end, "the first certificate's end")
+        assert executor_up(plain, "w0")
+        assert plain.do("restart", "w0").returncode == 0  # its links shake hands anew
+        wait_for(lambda: executor_up(plain, "w0"), "the executor")
+        assert watch.poll() is None
+    finally:
+        watch.terminate()
+        watch.wait()
+    renewed = [line for line in plain.audit("admin") if "certificate of the controller" in line.get("object", "")]
+    assert renewed and all(line["code"] == "OK" for line in renewed)
 
 
 def listed(cluster, worker):
