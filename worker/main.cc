@@ -31,6 +31,7 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "transport/http_server.h"
 #include "wire/link_codec.h"
 #include "worker/compiler/native_compiler.h"
 #include "worker/compiler/pjrt_compiler.h"
@@ -139,6 +140,32 @@ void Reload(WorkerSettings& settings, Supervisor& supervisor) {
   supervisor.SetLogLevel(fresh.flags.log_level);
 }
 
+// What probes ask. Says nothing else, and to anybody.
+HttpAnswer HealthOf(const Supervisor& supervisor, const HttpRequest& request) {
+  if (request.path == "/healthz") return {.body = "ok\n"};
+  if (request.path != "/readyz")
+    return {.status = 404, .body = "not found: there are /healthz and /readyz\n"};
+  const std::string_view why = supervisor.NotReady();
+  if (why.empty()) return {.body = "ready\n"};
+  return {.status = 503, .body = fmt::format("{}\n", why)};
+}
+
+// nullptr: --http-bind names no port.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeHealth(EventLoop& loop, const WorkerFlags& flags,
+                                                        const Supervisor& supervisor,
+                                                        std::shared_ptr<TlsIdentity> tls) {
+  if (flags.http_bind.empty()) return nullptr;
+  const auto at = *SplitHostPort(flags.http_bind);
+  const bool secure = tls != nullptr;
+  auto http = HttpServer::Listen(
+      loop, at.first, at.second,
+      [&supervisor](const HttpRequest& request) { return HealthOf(supervisor, request); },
+      std::move(tls));
+  if (!http.ok()) return Annotate(http.status(), fmt::format("--http-bind={}", flags.http_bind));
+  spdlog::info("health at {}://{}", secure ? "https" : "http", HostPort(at.first, (*http)->port()));
+  return http;
+}
+
 int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
   const WorkerFlags& flags = settings.flags;
   std::signal(SIGPIPE, SIG_IGN);
@@ -175,11 +202,13 @@ int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
   config.compile.limits = LimitsOf(flags);
   auto tls = LoadTls(flags.tls, Role::kWorker);
   if (!tls.ok()) return BadFlag(Text(tls.status()));
-  config.tls = *std::move(tls);
+  config.tls = *tls;
   config.child_env = ChildEnv(pjrt);
   config.drain_limit = flags.drain_limit;
   config.compile_limit = flags.compile_limit;
   Supervisor supervisor(loop, manager, std::move(config));
+  const auto health = ServeHealth(loop, flags, supervisor, *std::move(tls));
+  if (!health.ok()) return BadFlag(Text(health.status()));
   boost::asio::signal_set signals(loop.io_context(), SIGTERM, SIGINT);
   // Without a file there is nothing to read again, and the end of a terminal ends what runs in it.
   if (!settings.values.at("config").empty()) signals.add(SIGHUP);

@@ -9,7 +9,7 @@ add_dependencies(gpus_test gpus_driver_for_test)
 
 add_executable(fairway-worker main.cc settings.cc)
 target_link_libraries(fairway-worker PRIVATE
-  fairway_config fairway_relay fairway_supervisor fairway_executor fairway_runtime_fake fairway_runtime_host fairway_runtime_pjrt fairway_runtime_sim
+  fairway_config fairway_http fairway_relay fairway_supervisor fairway_executor fairway_runtime_fake fairway_runtime_host fairway_runtime_pjrt fairway_runtime_sim
   fairway_compiler_native
   fairway_compiler_pjrt fairway_gpus fairway_life)
 fairway_allocator(fairway-worker)

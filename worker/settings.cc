@@ -103,6 +103,9 @@ void DeclareFlags(Config& config, WorkerFlags& flags) {
               "host:port of a relay, a process of this worker that passes the log of its island on "
               "to executors of other hosts if the controller wants it to (its --relay-fan-out); "
               "port 0: any free one. Default: no relay");
+  config.Flag("http-bind", &flags.http_bind,
+              "host:port where /healthz and /readyz answer anybody, for probes; port 0: any free "
+              "one. Default: nowhere");
   config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
   config.Flag("max-mappings", &flags.max_mappings,
               "Memory mappings of an executor above which code that no session holds is unloaded; "
@@ -196,11 +199,16 @@ absl::Status CheckFlags(const WorkerFlags& flags) {
     return InvalidArgument("--relay-bind is '{}', not HOST:PORT; port 0: any free one",
                            flags.relay_bind);
   }
+  if (!flags.http_bind.empty() && !SplitHostPort(flags.http_bind).ok()) {
+    return InvalidArgument("--http-bind is '{}', not HOST:PORT; port 0: any free one",
+                           flags.http_bind);
+  }
   if (flags.island.empty())
     return InvalidArgument("--island is empty; expected a name, as island0");
   FAIRWAY_RETURN_IF_ERROR(CheckLogLevel(flags.log_level));
   for (const auto& [flag, at] :
-       {std::pair("--data-bind", &flags.data_bind), std::pair("--relay-bind", &flags.relay_bind)}) {
+       {std::pair("--data-bind", &flags.data_bind), std::pair("--relay-bind", &flags.relay_bind),
+        std::pair("--http-bind", &flags.http_bind)}) {
     // Compile processes listen nowhere, and get no certificate.
     if (!flags.tls.certificate.empty() || at->empty() || flags.role == "compiler") continue;
     FAIRWAY_RETURN_IF_ERROR(

@@ -38,6 +38,7 @@ struct WorkerFlags {
   std::string data_bind = "127.0.0.1:0";
   std::string advertise_host;
   std::string relay_bind;
+  std::string http_bind;
   std::string log_level = "info";
   std::chrono::milliseconds start_limit{120000};
   std::chrono::milliseconds drain_limit{10000};

@@ -112,6 +112,7 @@ void Supervisor::StartExecutor() {
 
 void Supervisor::OnExecutorStarted(const v1::ExecutorStarted& started) {
   manager_.Ready();
+  executor_has_devices_ = true;
   // A target given by --target-config stays.
   if (compiler_ != nullptr && config_.compile.told && config_.compile.target.config().empty()) {
     compiler_->SetTarget(started.target());
@@ -121,6 +122,7 @@ void Supervisor::OnExecutorStarted(const v1::ExecutorStarted& started) {
 void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
   // Posted, because this is a callback of the child: the child is destroyed in a later turn.
   loop_.Post("executor gone", [gone = std::shared_ptr<ExecutorChild>(std::move(executor_))] {});
+  executor_has_devices_ = false;
   const ExecutorAccount::Verdict verdict = account_.Ended(end, Now(), stopping_);
   SendDeaths();
 
@@ -148,6 +150,12 @@ void Supervisor::Drain(std::string why, milliseconds limit) {
     account_.KillLate();
     executor_->Signal(SIGKILL);
   });
+}
+
+std::string_view Supervisor::NotReady() const {
+  if (stopping_ || exit_code_.has_value()) return "ending";
+  if (!executor_has_devices_) return "starting";
+  return registered_ ? "" : "waiting";
 }
 
 void Supervisor::SetLogLevel(const std::string& level) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "async/event_loop.h"
@@ -55,6 +56,8 @@ class Supervisor {
   // In the loop: ends the executor when its work in flight has ended, then ends this process with
   // 0.
   void Drain(std::string why, std::chrono::milliseconds limit);
+  // In the loop: what keeps this worker from running programs, in a word; empty: nothing does.
+  std::string_view NotReady() const;
   // In the loop: for this process, its executors and its relay, the running ones too. `level` has
   // passed CheckLogLevel.
   void SetLogLevel(const std::string& level);
@@ -79,6 +82,7 @@ class Supervisor {
   const Incarnation incarnation_;
   std::unique_ptr<CompilePool> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
+  bool executor_has_devices_ = false;
   ExecutorAccount account_;  // of executor_ and those before it
 
   std::unique_ptr<ExecutorChild> relay_;
