@@ -370,11 +370,10 @@ void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
       std::max(executor.load.handler, Nanoseconds(heartbeat.handler_cpu_ns_max()));
   const std::string& here = executor.spec.island;
   for (const auto& pulled : heartbeat.pulled()) {
-    uint64_t& before = executor.pulled[pulled.endpoint()];
     const auto source = island_of_endpoint_.find(pulled.endpoint());
-    if (source != island_of_endpoint_.end() && pulled.bytes() > before) {
-      transferred_bytes_[{source->second, here}] += pulled.bytes() - before;
-    }
+    if (source == island_of_endpoint_.end()) continue;  // the controller, or nobody
+    uint64_t& before = executor.pulled[pulled.endpoint()];
+    if (pulled.bytes() > before) CountTransfer(source->second, here, pulled.bytes() - before);
     before = std::max(before, pulled.bytes());
   }
   if (heartbeat.crowded()) events_->OnCrowded(peer.executor);

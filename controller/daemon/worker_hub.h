@@ -105,6 +105,9 @@ class WorkerHub {
   // How executors keep up with the logs of their islands.
   std::map<ExecutorId, LinkHealth> Health() const;
   // Bytes that executors pulled from each other, by island (from, to), as of their last heartbeats.
+  // Beyond kMostPairs, what comes from further islands is counted as of kOtherIslands.
+  static constexpr size_t kMostPairs = 4096;
+  static constexpr char kOtherIslands[] = "(others)";
   const std::map<std::pair<std::string, std::string>, uint64_t>& transferred_bytes() const {
     return transferred_bytes_;
   }
@@ -185,6 +188,7 @@ class WorkerHub {
   void LoseIfAlone(const std::string& worker);
   void NoteStalled(Peer& peer, Clock::time_point now);
   void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
+  void CountTransfer(const std::string& from, const std::string& to, uint64_t bytes);
   void OnReport(Peer& peer, const v1::Report& report);
   // What a new executor is told of its registration.
   v1::FromController Accepted(ExecutorId id) const;

@@ -127,6 +127,13 @@ void WorkerHub::Forget(ExecutorId id) {
   });
 }
 
+void WorkerHub::CountTransfer(const std::string& from, const std::string& to, uint64_t bytes) {
+  auto pair = std::pair(from, to);
+  if (transferred_bytes_.size() >= kMostPairs && !transferred_bytes_.contains(pair))
+    pair.first = kOtherIslands;
+  transferred_bytes_[pair] += bytes;
+}
+
 void WorkerHub::Tick() {
   const auto now = now_();
   std::vector<Peer*> silent;

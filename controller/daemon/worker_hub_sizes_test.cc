@@ -149,5 +149,33 @@ TEST_F(WorkerHubTest, AnotherThreadParsesLargeMessages) {
   EXPECT_EQ(results.size(), 1u);
 }
 
+// A metric has a sample for each pair of islands: it must not grow with their square.
+TEST_F(WorkerHubTest, TransfersBetweenManyIslandsAreCountedTogether) {
+  constexpr uint32_t kIslands = 70;
+  const auto worker = [](uint32_t i) { return std::string("w") + static_cast<char>('0' + i); };
+  std::vector<std::unique_ptr<FarEnd>> executors;
+  for (uint32_t i = 0; i < kIslands; ++i) {
+    executors.push_back(ConnectExecutor(worker(i), 10 + i, 100 + i, fmt::format("island{}", i)));
+  }
+  v1::ToController message;
+  for (uint32_t i = 0; i < kIslands; ++i) {
+    auto* const pulled = message.mutable_heartbeat()->add_pulled();
+    pulled->set_endpoint(worker(i) + ":1");
+    pulled->set_bytes(10);
+  }
+  // Nobody serves here, so nothing is kept of it.
+  message.mutable_heartbeat()->add_pulled()->set_endpoint("elsewhere:1");
+  for (const auto& executor : executors) executor->Send(message);
+  Settle();
+  uint64_t all = 0, others = 0;
+  for (const auto& [pair, bytes] : hub_->transferred_bytes()) {
+    all += bytes;
+    if (pair.first == WorkerHub::kOtherIslands) others += bytes;
+  }
+  EXPECT_EQ(all, 10 * kIslands * kIslands);
+  EXPECT_EQ(others, 10 * (kIslands * kIslands - WorkerHub::kMostPairs));
+  EXPECT_LE(hub_->transferred_bytes().size(), WorkerHub::kMostPairs + kIslands);
+}
+
 }  // namespace
 }  // namespace fairway
