@@ -163,22 +163,26 @@ def results(found):
     def against(style, which, compare):
         return paired(column(style, "tls", which), column(style, "plain", which), compare)
 
-    # On cores that are all busy, more CPU a step permits fewer steps.
-    permitted = [plain / tls for plain, tls in zip(column("step", "plain", 1), column("step", "tls", 1), strict=True)]
-    rate = [plain / tls for plain, tls in zip(column("step", "plain", 0), column("step", "tls", 0), strict=True)]
+    # On cores that are all busy, more CPU a step permits fewer steps: the rate, of what it permits.
+    def of_permitted(style):
+        rate, permitted = ([plain / tls for plain, tls in zip(column(style, "plain", which), column(style, "tls", which),
+                                                              strict=True)] for which in (0, 1))
+        return paired(rate, permitted, lambda this, that: this / min(that, 1))
+
     rows = []
     for where in ("plain", "tls"):
         rows += [row(f"asynchronous step, {names[where]}", values("step", where, 1e6), "us"),
                  row(f"its CPU, {names[where]}", [value * 1e6 for value in column("step", where, 1)], "us"),
                  row(f"put of 64 MiB, {names[where]}", [PUT / 1e9 / value for value in column("put", where, 0)], "GB/s"),
+                 row(f"CPU of a put, {names[where]}", [value * 1e3 for value in column("put", where, 1)], "ms"),
                  row(f"step fetched, {names[where]}", values("fetch", where, 1e3), "ms")]
     rows += [row(f"step fetched, {names['far']}", values("fetch", "far", 1e3), "ms"),
              row(f"step waited for, {names['far']}", values("ready", "far", 1e3), "ms")]
     far = rows[-2]["value"], rows[-2]["spread"]
     return rows, [
         bar("CPU added to an asynchronous step, us", against("step", 1, lambda this, that: (this - that) * 1e6), at_most=60),
-        bar("rate of asynchronous steps, of what that CPU permits", paired(rate, permitted, lambda this, that: this / min(that, 1)),
-            at_least=0.95),
+        bar("rate of asynchronous steps, of what that CPU permits", of_permitted("step"), at_least=0.95),
         bar("bandwidth of a put, of plain text's", against("put", 0, lambda this, that: that / this), at_least=0.8),
+        bar("bandwidth of a put, of what its CPU permits", of_permitted("put"), at_least=0.95),
         bar("step fetched, 20 ms away, ms", far, at_most=25),
     ]

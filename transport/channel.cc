@@ -22,14 +22,17 @@ namespace {
 
 using boost::system::error_code;
 
+// What a stream takes from its socket at a time. Those of strangers have short requests.
+constexpr size_t kTaken = 64 << 10, kTakenOfAnybody = 16 << 10;
+
 // One handshake. Its handlers keep it alive.
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   using Done = absl::AnyInvocable<void(absl::StatusOr<Channel>)>;
   Handshake(StreamSocket socket, const TlsUse& use, TlsSide side, Done done)
       : use_(use),
-        stream_(
-            std::make_shared<TlsStream>(std::move(socket), use.identity->Context().get(), side)),
+        stream_(std::make_shared<TlsStream>(std::move(socket), use.identity->Context().get(), side,
+                                            use.anybody ? kTakenOfAnybody : kTaken)),
         done_(std::move(done)) {
     if (!use.anybody) return;
     SSL_set_verify(stream_->native_handle(), SSL_VERIFY_NONE, nullptr);
@@ -45,7 +48,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
       return boost::asio::post(loop,
                                [self = shared_from_this(), error] { self->Fail(error.message()); });
     }
-    lent_ = std::make_shared<LentHandshake>(
+    const auto lent = std::make_shared<LentHandshake>(
         thread, stream_, fd,
         // The loop waits for it.
         [self = shared_from_this(), timeout,
@@ -54,7 +57,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
             self->Returned(outcome, timeout);
           });
         });
-    lent_->Start(timeout);
+    lent_ = lent;
+    lent->Start(timeout);
   }
   void Start(std::chrono::milliseconds timeout) {
     auto& loop =
@@ -65,7 +69,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   // Ends it without a word.
   void Drop() {
     done_ = nullptr;
-    if (lent_ != nullptr) return lent_->Drop();
+    if (const auto lent = lent_.lock(); lent != nullptr) return lent->Drop();
     error_code ignored;
     stream_->socket().close(ignored);
   }
@@ -73,7 +77,6 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
  private:
   // The socket is this loop's again.
   void Returned(const LentHandshake::Outcome& outcome, std::chrono::milliseconds timeout) {
-    lent_ = nullptr;
     int family = AF_UNIX;
     socklen_t size = sizeof family;
     ::getsockopt(outcome.fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
@@ -136,7 +139,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   const TlsUse use_;
   std::shared_ptr<TlsStream> stream_;
-  std::shared_ptr<LentHandshake> lent_;  // while `stream_` is lent
+  std::weak_ptr<LentHandshake> lent_;  // while `stream_` is lent; it has this
   Done done_;
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/error.hpp>
@@ -19,7 +20,7 @@ namespace {
 
 using boost::system::error_code;
 
-constexpr size_t kTakenBytes = 64 << 10;
+constexpr size_t kMostMessages = 32;       // of the handshake, when it is over
 constexpr size_t kSealedBytes = 64 << 10;  // of plain text in one send
 constexpr int kMostTakes = 4;              // in one step of a handshake
 constexpr size_t kKeptBytes = 4 << 10;     // a larger buffer is given back when all was sent
@@ -71,10 +72,15 @@ class TlsStream::Io {
 
 void TlsStream::Free::operator()(ssl_st* connection) const { SSL_free(connection); }
 
-TlsStream::TlsStream(Socket socket, ssl_ctx_st* context, Side side)
-    : socket_(std::move(socket)), connection_(SSL_new(context)), taken_(kTakenBytes) {
+TlsStream::TlsStream(Socket socket, ssl_ctx_st* context, Side side, size_t taken)
+    : socket_(std::move(socket)), connection_(SSL_new(context)), taken_(taken) {
   BIO* const io = Io::New(this);
+  if (connection_ == nullptr || io == nullptr) throw std::bad_alloc();
   SSL_set_bio(connection_.get(), io, io);  // which owns it now
+  // A read ends after each message of the handshake, so that they can be counted.
+  SSL_clear_mode(connection_.get(), SSL_MODE_AUTO_RETRY);
+  SSL_set_msg_callback(connection_.get(), OnMessage);
+  SSL_set_msg_callback_arg(connection_.get(), this);
   if (side == Side::kClient) {
     SSL_set_connect_state(connection_.get());
   } else {
@@ -94,6 +100,12 @@ error_code TlsStream::Failure(int result) {
   return {static_cast<int>(first), boost::asio::error::get_ssl_category()};
 }
 
+void TlsStream::OnMessage(int sent, int /*version*/, int type, const void* /*bytes*/,
+                          size_t /*size*/, ssl_st* /*connection*/, void* stream) {
+  auto* const self = static_cast<TlsStream*>(stream);
+  if (self->shaken_ && sent == 0 && type == SSL3_RT_HANDSHAKE) ++self->messages_;
+}
+
 TlsStream::Wait TlsStream::Shake(int fd, error_code& error) {
   for (int takes = 0;; ++takes) {
     ERR_clear_error();
@@ -107,6 +119,7 @@ TlsStream::Wait TlsStream::Shake(int fd, error_code& error) {
       if (sent < 0) return Wait::kNothing;
       sealed_.erase(0, static_cast<size_t>(sent));
     }
+    shaken_ = result == 1;
     if (result == 1 || error) return Wait::kNothing;
     if (takes == kMostTakes) return Wait::kReadable;
     const ssize_t count = ::recv(fd, taken_.data(), taken_.size(), MSG_DONTWAIT);
@@ -134,8 +147,9 @@ void TlsStream::ReadSome(boost::asio::mutable_buffer into, Done done) {
 }
 
 void TlsStream::Take() {
-  if (!sealed_.empty()) {  // a peer that makes this end answer, and does not read, waits for itself
-    read_waits_ = true;
+  // A peer that makes this end answer, and does not read, waits for itself.
+  if (const auto waiting = waiting_.lock(); waiting != nullptr && !sealed_.empty()) {
+    waiting->read = std::exchange(read_done_, nullptr);
     return;
   }
   socket_.async_read_some(boost::asio::buffer(taken_),
@@ -159,9 +173,12 @@ void TlsStream::Read() {
     const int result = SSL_read_ex(connection_.get(), static_cast<char*>(into_.data()) + count,
                                    into_.size() - count, &part);
     count += part;
+    received_ += part;
     if (result == 1) continue;
     ended_ = Failure(result);
-    break;
+    if (!ended_ && messages_ > kMostMessages + (received_ >> 20))
+      ended_ = boost::asio::ssl::error::unexpected_result;
+    if (taken_begin_ == taken_end_) break;  // it needs more
   }
   Send();  // what OpenSSL tells the peer by itself: why it takes nothing more, another key
   if (count == 0 && !ended_ && into_.size() > 0) return Take();
@@ -170,9 +187,13 @@ void TlsStream::Read() {
 
 void TlsStream::StartWrite(Done done) {
   plain_next_ = written_ = 0;
+  if (const auto waiting = waiting_.lock(); waiting != nullptr) {
+    waiting->write = std::move(done);
+    return;
+  }
   write_done_ = std::move(done);
   Send();
-  if (!sending_.empty()) return;
+  if (write_done_ == nullptr) return;
   // There is nothing to write, or it failed. It must not end inside this call.
   boost::asio::post(socket_.get_executor(), [self = shared_from_this(),
                                              kept = std::exchange(write_done_, nullptr)]() mutable {
@@ -193,7 +214,13 @@ void TlsStream::Seal() {
       ERR_clear_error();
       size_t done = 0;
       const int result = SSL_write_ex(connection_.get(), part.data(), size, &done);
-      if (result != 1) write_error_ = Failure(result);
+      if (result != 1) {
+        write_error_ = Failure(result);
+        // The peer has sent half a message of the handshake; until it sends the rest, OpenSSL
+        // writes nothing.
+        if (!write_error_) write_error_ = boost::asio::ssl::error::unexpected_result;
+        return;
+      }
       written_ += done;
       room -= size;
       part += size;
@@ -207,30 +234,35 @@ void TlsStream::Send() {
   if (sealed_.empty() && write_done_ != nullptr) Seal();
   if (sealed_.empty()) return;
   std::swap(sealed_, sending_);
+  const auto waiting = std::make_shared<Waiting>();
+  waiting->write = std::exchange(write_done_, nullptr);
+  waiting_ = waiting;
   boost::asio::async_write(
       socket_, boost::asio::buffer(sending_),
       [](const error_code& error, size_t) { return error ? 0 : 2 * kSealedBytes; },
-      [self = shared_from_this(), kept = std::exchange(write_done_, nullptr)](
-          const error_code& error, size_t) mutable {
-        if (kept != nullptr) self->write_done_ = std::move(kept);
+      [self = shared_from_this(), waiting](const error_code& error, size_t) {
+        self->read_done_ = std::move(waiting->read);
+        self->write_done_ = std::move(waiting->write);
         self->OnSent(error);
       });
 }
 
 void TlsStream::OnSent(const error_code& error) {
   sending_.clear();
+  waiting_.reset();
   if (error) {
     write_error_ = error;
     sealed_.clear();
   }
-  if (write_error_ || plain_next_ == plain_.size()) EndWrite();
+  // What is sealed by now may end with what this write is for.
+  if (write_error_ || (plain_next_ == plain_.size() && sealed_.empty())) EndWrite();
   Send();
   if (sending_.empty()) {
     EndWrite();  // it could not be encrypted
     if (sending_.capacity() > kKeptBytes) sending_ = std::string();
     if (sealed_.capacity() > kKeptBytes) sealed_ = std::string();
   }
-  if (sealed_.empty() && std::exchange(read_waits_, false)) Take();
+  if (read_done_ != nullptr) Take();
 }
 
 void TlsStream::EndWriting(Done done) {

@@ -24,14 +24,16 @@ namespace fairway {
 
 // Lives on the thread of the socket's loop, but for its handshake, which may be elsewhere. OpenSSL
 // reads and writes memory only: `taken_` and `sealed_`. So what one turn does is bounded by what
-// was taken from the socket, whatever the peer sends.
+// was taken from the socket, whatever the peer sends. A peer that goes on about the handshake when
+// it is over (new keys, tickets) gets 32 messages for that and one more per MiB, and then an error.
 class TlsStream : public std::enable_shared_from_this<TlsStream> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Done = absl::AnyInvocable<void(const boost::system::error_code&, size_t)>;
   enum class Side { kClient, kServer };
 
-  TlsStream(Socket socket, ssl_ctx_st* context, Side side);
+  // `taken`: how much it takes from the socket at a time.
+  TlsStream(Socket socket, ssl_ctx_st* context, Side side, size_t taken);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
@@ -59,12 +61,21 @@ class TlsStream : public std::enable_shared_from_this<TlsStream> {
 
  private:
   class Io;  // what OpenSSL reads from and writes to
+  // Who waits while bytes are being sent. What the loop runs next has it, and this object has not:
+  // they may have the owner of this object, and the loop may end first.
+  struct Waiting {
+    Done read;
+    Done write;
+  };
   struct Free {
     void operator()(ssl_st* connection) const;
   };
 
   // OpenSSL's last call has returned `result`, which is no success. None: it needs more bytes.
   boost::system::error_code Failure(int result);
+  // The peer has sent a message of the handshake, which is over.
+  static void OnMessage(int sent, int version, int type, const void* bytes, size_t size,
+                        ssl_st* connection, void* stream);
   // Takes bytes of the socket, and then reads.
   void Take();
   void Read();
@@ -83,20 +94,20 @@ class TlsStream : public std::enable_shared_from_this<TlsStream> {
   size_t taken_begin_ = 0;
   size_t taken_end_ = 0;
   boost::asio::mutable_buffer into_;
-  // Who waits for the read that is under way. While that waits for the loop, what the loop runs
-  // next has it: it may have the owner of this object, and the loop may end first. So has
-  // write_done_.
-  Done read_done_;
+  Done read_done_;                   // while Take or Read runs
   boost::system::error_code ended_;  // what the reads after those bytes end with
-  bool read_waits_ = false;          // until what OpenSSL answered the peer by itself has left
+  bool shaken_ = false;              // the handshake is over
+  size_t received_ = 0;              // bytes for the reader
+  size_t messages_ = 0;              // of the handshake, when it was over
 
   std::vector<boost::asio::const_buffer> plain_;  // what is left of a write, from plain_next_ on
   size_t plain_next_ = 0;
   size_t written_ = 0;  // of this write
-  Done write_done_;
+  Done write_done_;     // while Send or OnSent runs
   boost::system::error_code write_error_;
-  std::string sealed_;   // what OpenSSL has written
-  std::string sending_;  // what the socket takes meanwhile; empty: nothing is being sent
+  std::string sealed_;              // what OpenSSL has written
+  std::string sending_;             // what the socket takes meanwhile; empty: nothing is being sent
+  std::weak_ptr<Waiting> waiting_;  // while something is being sent
 };
 
 }  // namespace fairway

@@ -18,6 +18,8 @@ using std::chrono::milliseconds;
 // Clocks of hosts may be set meanwhile.
 constexpr milliseconds kLongestPause{60000};
 constexpr milliseconds kShortestPause{100};
+constexpr milliseconds kWhileRenewing{1000};
+constexpr milliseconds kPauseBehindTheEnd{60000};
 // In which this process has seen the new files.
 constexpr milliseconds kUntilSeen{3000};
 
@@ -39,6 +41,7 @@ void OwnCertificate::Look() {
     next = std::min(next, std::max(RenewalDue(*present), not_before_));
     if (next <= now) Renew();
   }
+  if (renewing_) next = now + kWhileRenewing;
   loop_.PostAfter(std::max(std::chrono::duration_cast<milliseconds>(next - now), kShortestPause),
                   "certificate", [this] { Look(); });
 }
@@ -47,7 +50,6 @@ void OwnCertificate::Renew() {
   renewing_ = true;
   disk_.Run([this] {
     const absl::Status status = RenewController(tls_->files(), ca_key_);
-    record_(status);
     loop_.Post("certificate", [this, status] { Ended(status); });
   });
 }
@@ -56,6 +58,7 @@ void OwnCertificate::Ended(const absl::Status& status) {
   renewing_ = false;
   const auto now = std::chrono::system_clock::now();
   if (status.ok()) {
+    disk_.Run([this] { record_(absl::OkStatus()); });
     failures_ = 0;
     fault_.clear();
     not_before_ = now + kUntilSeen;
@@ -64,10 +67,12 @@ void OwnCertificate::Ended(const absl::Status& status) {
     return;
   }
   const auto present = FactsOf(tls_->Texts().certificates);
-  const auto pause = RetryPause(present.ok() ? *present : CertificateFacts{}, ++failures_, now);
+  auto pause = RetryPause(present.ok() ? *present : CertificateFacts{}, ++failures_, now);
+  if (!present.ok() || present->end <= now) pause = std::max(pause, kPauseBehindTheEnd);
   not_before_ = now + pause;
   const std::string text = Text(status);
   if (text == std::exchange(fault_, text)) return;
+  disk_.Run([this, status] { record_(status); });
   spdlog::warn(
       "TLS: cannot renew the certificate of the controller{}: {}; trying again in {} s, and so on; "
       "by hand: fairway issue --controller",

@@ -19,7 +19,8 @@ namespace fairway {
 // ends nothing. Loop-confined; lives as long as its loop runs.
 class OwnCertificate {
  public:
-  // `ca_key`: PEM file. `disk` makes certificates, and calls `record` with what came of it.
+  // `ca_key`: PEM file. `disk` makes certificates, and calls `record` with what came of it, but not
+  // again with the same fault.
   OwnCertificate(EventLoop& loop, BlockingPool& disk, std::shared_ptr<TlsIdentity> tls,
                  std::string ca_key, std::function<void(const absl::Status&)> record);
 
