@@ -30,12 +30,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kConnectTimeout{5000};
+constexpr milliseconds kConnectTimeout{3000};
 // A few handshakes of TCP and TLS are well below a second.
 constexpr milliseconds kClocksDiffer{5000}, kClocksAreWrong{300000};
 constexpr int kMostFaults = 10;
-constexpr char kCa[] = "CA file", kCertificate[] = "controller's certificate", kToken[] = "token",
-               kClock[] = "clock", kVersion[] = "version of the controller", kWorkers[] = "workers",
+constexpr char kCa[] = "CA file", kCertificate[] = "controller's certificate",
+               kToken[] = "token's state", kClock[] = "clock",
+               kVersion[] = "version of the controller", kWorkers[] = "workers",
                kWorkerCertificates[] = "certificates of workers";
 constexpr char kSetClock[] = "timedatectl set-ntp true, on the host whose clock is wrong";
 

@@ -151,7 +151,10 @@ std::vector<DaemonSettings> ReadDaemons(const std::vector<std::string>& files,
   for (const std::string& file : files) {
     const auto tables = ReadSettings(file);
     if (!tables.ok()) {
-      report(Fail(kWhat, Text(tables.status()), fmt::format("fairway config check {}", file)));
+      const std::string text = Text(tables.status());
+      const char* const command =
+          text.find("chmod o-w") != std::string::npos ? "chmod o-w" : "fairway config check";
+      report(Fail(kWhat, text, fmt::format("{} {}", command, file)));
       continue;
     }
     if (tables->empty()) report(Pass(kWhat, fmt::format("{} has no settings", file)));
