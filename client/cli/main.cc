@@ -13,6 +13,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
 #include "client/cli/describe.h"
+#include "client/cli/diagnose.h"
 #include "client/cli/doctor.h"
 #include "client/cli/gateway.h"
 #include "client/cli/get.h"
@@ -33,6 +34,7 @@ constexpr std::string_view kHelp =
     "  get     list islands, sessions, arrays and more: fairway get KIND\n"
     "  describe say all about an island, worker or session: fairway describe KIND NAME\n"
     "  doctor  look for what keeps a cluster from working, and say how to mend it\n"
+    "  diagnose collect what a report of a fault needs in one archive, without secrets\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
     "  config  try a settings file: fairway config check FILE\n"
@@ -63,6 +65,7 @@ int main(int argc, char** argv) {
   if (command == "get") return fairway::RunGet(argc - 1, argv + 1);
   if (command == "describe") return fairway::RunDescribe(argc - 1, argv + 1);
   if (command == "doctor") return fairway::RunDoctor(argc - 1, argv + 1);
+  if (command == "diagnose") return fairway::RunDiagnose(argc - 1, argv + 1);
   if (command == "restart") return fairway::RunRestart(argc - 1, argv + 1);
   if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
@@ -83,7 +86,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}", kHelp);
   } else {
     fmt::print(stderr,
-               "fairway: unknown command '{}' (up, down, run, status, get, describe, doctor, logs, "
+               "fairway: unknown command '{}' (up, down, run, status, get, describe, doctor, "
+               "diagnose, logs, "
                "restart, config, init, "
                "issue, join, token, certificate, gateway, completion, bench; --help tells "
                "more)\n",

@@ -74,7 +74,8 @@ def wrong_address(clinic, tmp_path):
 
 def closed_port(clinic, tmp_path):
     [port] = free_ports(1)
-    return clinic.words(controller=f"localhost:{port}", tls_ca=f"{clinic.directory}/ca.pem")
+    clinic.ports["closed"] = port
+    return clinic.words(controller=f"127.0.0.1:{port}", tls_ca=f"{clinic.directory}/ca.pem")
 
 
 def wrong_ca(clinic, tmp_path):
