@@ -161,14 +161,13 @@ bool CheckTokenFile(const Reach& reach, const Report& report) {
     return false;
   }
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
-    report(Fail(kWhat,
-                fmt::format("{}: {}", path,
-                            S_ISREG(facts.st_mode) || facts.st_mode == 0
-                                ? std::strerror(errno)
-                                : "is no regular file, which the doctor would use "
-                                  "up"),
+  if (::stat(path.c_str(), &facts) != 0) {
+    report(Fail(kWhat, fmt::format("{}: {}", path, std::strerror(errno)),
                 "name the file that `fairway token create --to FILE` wrote"));
+    return false;
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    report(Skip(kWhat, path + " is no regular file, so reading it might use it up"));
     return false;
   }
   const auto token = ReadTokenFile(path);
@@ -190,7 +189,9 @@ void SkipFrom(std::initializer_list<const char*> whats, const std::string& why,
 // Why the status was not to be had. What needs it is skipped.
 void ReportNoStatus(const absl::Status& status, const Reach& reach, const Report& report) {
   const std::string text = Text(status);
-  if (status.code() == absl::StatusCode::kUnauthenticated) {
+  if (status.code() == absl::StatusCode::kUnauthenticated && reach.token_file.empty()) {
+    report(Warn(kToken, text, "name the file of a token by --token-file, to see more than this"));
+  } else if (status.code() == absl::StatusCode::kUnauthenticated) {
     report(Fail(kToken, text,
                 "an admin makes another: fairway token create --role=user --tenant=NAME; name its "
                 "file by --token-file"));

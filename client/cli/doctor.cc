@@ -28,7 +28,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kFilesLimit{5}, kControllerLimit{40}, kSoftwareLimit{20};
+constexpr seconds kFilesLimit{10}, kControllerLimit{40}, kSoftwareLimit{20};
 constexpr seconds kPluginLimit{30}, kPluginCheckLimit{35};
 constexpr std::chrono::milliseconds kConnectTimeout{5000};
 const std::vector<std::string> kOutputs = {"text", "json"};

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -43,6 +44,17 @@ void Run(const Check& check, const std::shared_ptr<Running>& running) {
   running->end.notify_all();
 }
 
+// On a thread of its own.
+void Start(const Check& check, const std::shared_ptr<Running>& running) {
+  try {
+    std::thread([check, running] { Run(check, running); }).detach();
+  } catch (const std::system_error& error) {  // as where few threads are permitted
+    running->findings.push_back(Fail(check.what, fmt::format("no thread: {}", error.what()),
+                                     "ulimit -u 4096, or --pids-limit of the container"));
+    running->ended = true;
+  }
+}
+
 }  // namespace
 
 Finding Pass(std::string_view what, std::string text) {
@@ -63,7 +75,7 @@ Checked RunChecks(std::vector<Check> checks) {
   std::vector<std::shared_ptr<Running>> running;
   for (const Check& check : checks) {
     running.push_back(std::make_shared<Running>());
-    std::thread([check, mine = running.back()] { Run(check, mine); }).detach();
+    Start(check, running.back());
   }
   Checked out;
   for (size_t i = 0; i < checks.size(); ++i) {

@@ -232,8 +232,9 @@ void CheckKernel(const Report& report) {
 void CheckFolder(const std::string& what, const std::string& path, bool secret,
                  const Report& report) {
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) {
-    const int error = S_ISREG(facts.st_mode) ? ENOTDIR : errno;
+  const bool there = ::stat(path.c_str(), &facts) == 0;
+  if (!there || !S_ISDIR(facts.st_mode)) {
+    const int error = there ? ENOTDIR : errno;
     return report(Fail(what, fmt::format("{}: {}", path, std::strerror(error)),
                        secret ? "name the one that `fairway init` made, or make a new cluster: "
                                 "fairway init DIRECTORY"

@@ -187,7 +187,7 @@ void CheckPython(const std::string& python, const Report& report) {
     return report(
         Skip(kWhat, python.empty() ? "--python is empty" : fmt::format("no {} in PATH", python)));
   }
-  const auto ran = RunForOutput({path, "-c", kAskPython}, kPythonLimit);
+  const auto ran = RunForOutput({path, "-B", "-c", kAskPython}, kPythonLimit);
   const Json told =
       ran.ok() && ran->Succeeded() ? Json::parse(ran->output, nullptr, false) : Json();
   if (!told.is_object()) {

@@ -7,7 +7,6 @@ FAIRWAY_WRITE_GOLDEN=1 writes the files in golden/ anew: look at what git shows 
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -59,6 +58,7 @@ class Clinic:
         self.folder, self.directory, self.plugin = folder, folder / "cluster", plugin
         self.daemons = []
         self.tokens = 0
+        self.others = {}  # ports of tests, by names for golden files
         assert run("fairway", "init", str(self.directory)).returncode == 0
         assert run("fairway", "issue", "w0", "--from", str(self.directory)).returncode == 0
         (folder / "logs").mkdir()
@@ -120,7 +120,7 @@ class Clinic:
         for path, name in ((BIN, "BIN"), (self.directory, "CLUSTER"), (self.folder, "FOLDER"), (self.plugin, "PLUGIN"),
                            (sys.executable, "PYTHON"), (pathlib.Path(sys.executable).resolve().name, "python")):
             text = text.replace(str(path), name)
-        for port, number in self.ports.items():
+        for port, number in {**self.ports, **self.others}.items():
             text = re.sub(rf"\b{number}\b", port.upper(), text)
         for pattern, instead in (
             (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME"), (r"pid \d+", "pid N"), (r"host [\w.-]+, pid", "host HOST, pid"), (r"[\d.]+ (KiB|MiB|GiB|TiB) free", "SIZE free"),
