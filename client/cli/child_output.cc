@@ -38,13 +38,15 @@ bool ReadAll(int fd, steady_clock::time_point deadline, size_t most_bytes, Child
 }  // namespace
 
 absl::StatusOr<ChildOutput> RunForOutput(const std::vector<std::string>& command,
-                                         std::chrono::milliseconds limit, size_t most_bytes) {
+                                         std::chrono::milliseconds limit, Variables variables,
+                                         size_t most_bytes) {
   const auto deadline = steady_clock::now() + limit;
   FAIRWAY_ASSIGN_OR_RETURN(auto pipe, MakePipe());
   const ChildSpec spec{
       .command = command,
       .log_file = {},
-      .inherited = {{pipe.second.get(), STDOUT_FILENO}, {pipe.second.get(), STDERR_FILENO}}};
+      .inherited = {{pipe.second.get(), STDOUT_FILENO}, {pipe.second.get(), STDERR_FILENO}},
+      .without_variables = variables == Variables::kAll ? "" : "FAIRWAY_"};
   FAIRWAY_ASSIGN_OR_RETURN(const pid_t pid, StartChild(spec));
   pipe.second.Reset();
   ChildOutput out;

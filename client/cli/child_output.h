@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,16 @@ struct ChildOutput {
   bool Succeeded() const { return !late && wait_status == 0; }
 };
 
+enum class Variables : uint8_t {
+  kAll,
+  kNotOfFairway,  // for daemons: those of this shell are a client's
+};
+
 // Runs a program to its end, and kills it and its process group when `limit` has passed. `command`:
 // [0] is its path. UNAVAILABLE: it cannot be started. Blocks; may be called on any thread.
 absl::StatusOr<ChildOutput> RunForOutput(const std::vector<std::string>& command,
                                          std::chrono::milliseconds limit,
+                                         Variables variables = Variables::kAll,
                                          size_t most_bytes = size_t{1} << 20);
 
 }  // namespace fairway

@@ -3,6 +3,8 @@
 
 #include <sys/wait.h>
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 
 namespace fairway {
@@ -12,7 +14,7 @@ constexpr std::chrono::seconds kLimit{120};
 
 ChildOutput Shell(const std::string& script, std::chrono::milliseconds limit = kLimit,
                   size_t most = 1000) {
-  auto ran = RunForOutput({"/bin/sh", "-c", script}, limit, most);
+  auto ran = RunForOutput({"/bin/sh", "-c", script}, limit, Variables::kAll, most);
   EXPECT_TRUE(ran.ok()) << ran.status();
   return ran.ok() ? *ran : ChildOutput();
 }
@@ -41,6 +43,15 @@ TEST(RunForOutput, NoMoreThanIsAskedForIsKept) {
   EXPECT_EQ(ran.output.size(), 10U);
   EXPECT_TRUE(ran.cut);
   EXPECT_TRUE(ran.Succeeded());
+}
+
+TEST(RunForOutput, ADaemonDoesNotSeeWhatIsForClients) {
+  ::setenv("FAIRWAY_TLS_CA", "/x", 1);
+  const auto ran = RunForOutput({"/bin/sh", "-c", "echo ${FAIRWAY_TLS_CA-none} ${PATH:+path}"},
+                                kLimit, Variables::kNotOfFairway);
+  ::unsetenv("FAIRWAY_TLS_CA");
+  ASSERT_TRUE(ran.ok());
+  EXPECT_EQ(ran->output, "none path\n");
 }
 
 TEST(RunForOutput, AProgramThatIsNotThereIsAnError) {

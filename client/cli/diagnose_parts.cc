@@ -44,7 +44,8 @@ using Words = std::vector<std::string>;
 
 // What the command prints. One that fails and has printed nothing else has its last line as error.
 absl::StatusOr<std::string> OutputOf(const Words& command, seconds limit, bool fails_too) {
-  FAIRWAY_ASSIGN_OR_RETURN(ChildOutput ran, RunForOutput(command, limit, kLongestOutput));
+  FAIRWAY_ASSIGN_OR_RETURN(ChildOutput ran,
+                           RunForOutput(command, limit, Variables::kAll, kLongestOutput));
   if (ran.cut) ran.output += "\n(it printed more, which is left out)\n";
   if (ran.Succeeded() || (fails_too && !ran.late && WIFEXITED(ran.wait_status)))
     return ran.output.empty() ? "(nothing)\n" : std::move(ran.output);

@@ -65,7 +65,8 @@ DaemonSettings ReadDaemon(const std::string& table, const std::vector<FileSettin
                           const std::string& file, const Report& report) {
   DaemonSettings out{.table = table, .file = file, .values = ValuesOf(settings), .printed = {}};
   const std::string check = fmt::format("correct it, and try it: fairway config check {}", file);
-  const auto ran = RunForOutput(PrintConfigOf(table, file), kDaemonLimit);
+  const auto ran = RunForOutput(PrintConfigOf(table, file), kDaemonLimit,
+                                table == "up" ? Variables::kAll : Variables::kNotOfFairway);
   if (!ran.ok()) {
     report(Skip(kWhat, fmt::format("[{}] in {}: {}", table, file, Text(ran.status()))));
   } else if (ran->Succeeded()) {

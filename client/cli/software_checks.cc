@@ -167,7 +167,7 @@ void CheckDaemonVersions(const Report& report) {
       report(Skip(what, fmt::format("{}: {}", path, std::strerror(errno))));
       continue;
     }
-    const auto ran = RunForOutput({path, "--version"}, kVersionLimit);
+    const auto ran = RunForOutput({path, "--version"}, kVersionLimit, Variables::kNotOfFairway);
     const std::string version =
         ran.ok() && ran->Succeeded() ? ran->output.substr(0, ran->output.find('\n')) : "";
     if (version == fmt::format("{} {}", name, FAIRWAY_VERSION)) {
@@ -215,7 +215,6 @@ void CheckPlugin(const PluginPlace& plugin, std::chrono::milliseconds limit, con
   if (plugin.path.empty()) return report(Skip(kWhat, "none is named (--plugin)"));
   if (!IsLibraryForHere(plugin.path, report)) return;
   std::vector<std::string> command = {ProgramDirectory() + "/fairway-worker",
-                                      "--config=",
                                       "--role=probe",
                                       "--runtime=pjrt",
                                       "--plugin=" + plugin.path,
@@ -224,7 +223,7 @@ void CheckPlugin(const PluginPlace& plugin, std::chrono::milliseconds limit, con
                                       "--log-level=error"};
   const std::vector<std::string> preload = absl::StrSplit(plugin.preload, ',', absl::SkipEmpty());
   for (const std::string& library : preload) command.push_back("--preload=" + library);
-  const auto ran = RunForOutput(command, limit);
+  const auto ran = RunForOutput(command, limit, Variables::kNotOfFairway);
   if (!ran.ok()) return report(Skip(kWhat, Text(ran.status())));
   constexpr char kFix[] =
       "use a plugin that fits this release (docs/install.md), and for GPUs a driver that fits it: "

@@ -2,8 +2,10 @@
 """`fairway diagnose`: what is in the archive, that no secret is, and that it ends when nobody answers."""
 
 import json
+import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 import subprocess
@@ -11,7 +13,7 @@ import tarfile
 
 import pytest
 
-from cluster import BIN, clean_environment
+from cluster import BIN, ROOT, clean_environment
 from clinic import clinic, compare  # noqa: F401
 from test_settings import run
 
@@ -105,6 +107,22 @@ def test_with_a_controller_that_says_nothing_it_ends_and_says_what_is_missing(cl
     assert "FAIL" in files["doctor.txt"] and files["versions.txt"].startswith("fairway ")
     # Of a log the last lines.
     assert "the last words\n" in files["logs-up.txt"] and "xx" not in files["logs-up.txt"]
+
+
+def test_the_commands_of_the_page_run(clinic, tmp_path):
+    """Of the sections doctor and diagnose of docs/operate.md, where these files are."""
+    for path, name in ((clinic.controller_toml, "controller.toml"), (clinic.worker_toml, "worker.toml"),
+                       (clinic.directory / "admin.token", "admin.token")):
+        shutil.copy2(path, tmp_path / name)
+    page = (ROOT / "docs" / "operate.md").read_text().partition("\n## doctor\n")[2]
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.S) for line in block.splitlines()]
+    assert len(lines) == 5
+    for line in lines:
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, text=True, capture_output=True, timeout=240, check=False,
+                              env=clean_environment(PATH=f"{BIN}:{os.environ['PATH']}", FAIRWAY_CONTROLLER=clinic.address,
+                                                    FAIRWAY_TLS_CA=f"{clinic.directory}/ca.pem"))
+        assert done.returncode == 0 and done.stderr == "", f"{line}\n{done.stdout}{done.stderr}"
+    assert len(list(tmp_path.glob("*.tar.gz"))) == 2
 
 
 @pytest.mark.parametrize("place, said", [("there.tar.gz", "is there, and is not replaced; give another --output"),
