@@ -198,10 +198,15 @@ void ReportNoStatus(const absl::Status& status, const Reach& reach, const Report
   } else if (status.code() == absl::StatusCode::kPermissionDenied) {
     report(Warn(kToken, text, "use a token of the role user, viewer, operator or admin"));
   } else {
+    const std::string fix = fmt::format(
+        "see what it says: fairway logs controller, journalctl -u fairway-controller; "
+        "and try: fairway status --controller {}",
+        reach.controller);
     report(Fail("answer of the controller", text,
-                fmt::format("see what it says: fairway logs controller, journalctl -u "
-                            "fairway-controller; and try: fairway status --controller {}",
-                            reach.controller)));
+                reach.tls_ca.empty() ? "without TLS a controller serves its own user and root "
+                                       "alone: run this as that user; else " +
+                                           fix
+                                     : fix));
     report(Skip(kToken, "the controller gave no answer"));
   }
   SkipFrom({kVersion, kClock, kWorkers, kWorkerCertificates},

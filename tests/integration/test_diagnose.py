@@ -97,7 +97,7 @@ def test_with_a_controller_that_says_nothing_it_ends_and_says_what_is_missing(cl
     (logs / "controller.log").write_text("x" * 300000 + "\nthe last words\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        done = diagnose(*clinic.words(config="/dev/null", controller=f"127.0.0.1:{port}", plugin="/no/such", token_file=None),
+        done = diagnose(*clinic.words(config=None, controller=f"127.0.0.1:{port}", plugin="/no/such", token_file=None),
                         "-o", str(archive), environment={"XDG_STATE_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     files = unpack(archive)
@@ -129,14 +129,14 @@ def test_the_commands_of_the_page_run(clinic, tmp_path):
                                          ("no/such/folder.tar.gz", "No such file or directory")])
 def test_an_archive_that_cannot_be_written_is_one_line(tmp_path, place, said):
     (tmp_path / "there.tar.gz").write_text("kept")
-    done = diagnose("--python=", "--config=/dev/null", "--controller=127.0.0.1:1", "-o", str(tmp_path / place))
+    done = diagnose("--python=", "--controller=127.0.0.1:1", "-o", str(tmp_path / place))
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("fairway diagnose: ") and said in done.stderr
     assert (tmp_path / "there.tar.gz").read_text() == "kept"
 
 
 def test_without_a_name_it_is_named_for_the_time_and_lies_here(tmp_path):
-    done = diagnose("--python=", "--config=/dev/null", "--controller=127.0.0.1:1", cwd=tmp_path)
+    done = diagnose("--python=", "--controller=127.0.0.1:1", cwd=tmp_path)
     assert done.returncode == 0
     [archive] = tmp_path.iterdir()
     assert re.fullmatch(r"fairway-diagnose-\d{8}-\d{6}\.tar\.gz", archive.name) and done.stdout.startswith(archive.name)

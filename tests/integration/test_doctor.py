@@ -2,6 +2,8 @@
 """`fairway doctor` on a real cluster that is well, and with each of many planted faults."""
 
 import json
+import os
+import pathlib
 import re
 import resource
 import shutil
@@ -213,7 +215,7 @@ def late(tmp_path_factory, moved_clock):
                     "--port=0", "--http-port=0", "--link-port=0", "--data-port=0", environment=moved_clock(-600))
     port = daemon.wait("listening on").partition("clients ")[2].partition(",")[0]
     yield [f"--controller=127.0.0.1:{port}", f"--tls-ca={folder}/cluster/ca.pem", f"--token-file={folder}/cluster/admin.token",
-           "--python=", "--config=/dev/null"]
+           "--python="]
     daemon.stop()
 
 
@@ -275,11 +277,27 @@ def test_a_server_that_says_nothing_does_not_hold_it_up(clinic):
     assert f"FAIL  controller's certificate: the server at 127.0.0.1:{port} does not speak TLS" in done.stdout
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_what_is_another_users_is_told(clinic, tmp_path):
+    plain = Daemon(tmp_path / "controller.log", "fairway-controller", "--port=0", "--http-port=0", "--link-port=0", "--data-port=0")
+    try:
+        port = plain.wait("listening on").partition("clients ")[2].partition(",")[0]
+        data = pathlib.Path("/proc/1")  # a folder of root's that anybody can look at
+        done = doctor("--python=", "--plugin=", f"--data-directory={data}", f"--controller=127.0.0.1:{port}", user=65534, cwd="/")
+    finally:
+        plain.stop()
+    clinic.others["plain"] = port
+    shown = [line for line in faults(done.stdout) if line.startswith("FAIL")]
+    # How the connection ends is the moment's.
+    shown[0] = re.sub(r"(answer of the controller: ).*?(  \(fix: )", r"\1...\2", shown[0])
+    compare("doctor_another_user.txt", clinic.golden("\n".join(shown) + "\n"))
+
+
 def test_daemons_of_another_version_beside_the_command_are_found(tmp_path):
     fairway = shutil.copy(BIN / "fairway", tmp_path)
     (tmp_path / "fairway-worker").write_text("#!/bin/sh\necho fairway-worker 0.0.9\n")
     (tmp_path / "fairway-worker").chmod(0o755)
-    done = subprocess.run([fairway, "doctor", "--python=", "--config=/dev/null"], text=True, capture_output=True, timeout=240,
+    done = subprocess.run([fairway, "doctor", "--python="], text=True, capture_output=True, timeout=240,
                           env=clean_environment(), check=False)
     assert f"FAIL  version of fairway-worker: {tmp_path}/fairway-worker says 'fairway-worker 0.0.9', and this command is" in done.stdout
     assert f"SKIP  version of fairway-controller: {tmp_path}/fairway-controller: No such file" in done.stdout
@@ -293,7 +311,7 @@ def test_a_disk_without_room_is_found(tmp_path, size, verdict):
     data.mkdir()
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o mode=700,size=$1 tmpfs "$2" && exec "$3" doctor --python= '
-         '--config=/dev/null --data-directory="$2"', "sh", size, str(data), str(BIN / "fairway")],
+         '--data-directory="$2"', "sh", size, str(data), str(BIN / "fairway")],
         env=clean_environment(), text=True, capture_output=True, timeout=240, check=False)
     assert re.search(rf"^{verdict}  data directory: {data} has [\d.]+ MiB free  \(fix: make room: df -h {data}; ", done.stdout, re.M), done
 
