@@ -122,6 +122,26 @@ absl::Status Verdict(SSL* connection, const std::string& error, bool with_author
   return absl::OkStatus();
 }
 
+// A connection that has ended, whose peer has shown what it has; nothing of that is believed.
+// UNAVAILABLE: nobody speaks TLS there.
+absl::StatusOr<ConnectionPtr> ShakeUnverified(const std::string& address,
+                                              std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  FAIRWAY_ASSIGN_OR_RETURN(const auto place, SplitHostPort(address));
+  FAIRWAY_ASSIGN_OR_RETURN(const auto context, ClientContext(""));
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
+  const int fd = Connected(place.first, place.second, deadline);
+  if (fd < 0) return Error(absl::StatusCode::kUnavailable, "no controller answers at {}", address);
+  ConnectionPtr connection(SSL_new(context.get()));
+  SSL_set_alpn_protos(connection.get(), kHttp2, sizeof kHttp2);
+  Shake(connection.get(), fd, deadline);
+  ERR_clear_error();
+  ::close(fd);
+  if (SSL_is_init_finished(connection.get()) == 0)
+    return Error(absl::StatusCode::kUnavailable, "the server at {} does not speak TLS", address);
+  return connection;
+}
+
 }  // namespace
 
 absl::Status ProbeController(const std::string& address, const std::string& authorities,
@@ -142,22 +162,18 @@ absl::Status ProbeController(const std::string& address, const std::string& auth
   return verdict;
 }
 
+absl::StatusOr<std::string> FetchCertificate(const std::string& address,
+                                             std::chrono::milliseconds timeout) {
+  FAIRWAY_ASSIGN_OR_RETURN(const ConnectionPtr connection, ShakeUnverified(address, timeout));
+  const BioPtr out(BIO_new(BIO_s_mem()));
+  PEM_write_bio_X509(out.get(), SSL_get0_peer_certificate(connection.get()));
+  return PemOf(out.get());
+}
+
 absl::StatusOr<std::string> FetchAuthorities(const std::string& address,
                                              const std::vector<std::string>& hashes,
                                              std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  FAIRWAY_ASSIGN_OR_RETURN(const auto place, SplitHostPort(address));
-  FAIRWAY_ASSIGN_OR_RETURN(const auto context, ClientContext(""));
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
-  const int fd = Connected(place.first, place.second, deadline);
-  if (fd < 0) return Error(absl::StatusCode::kUnavailable, "no controller answers at {}", address);
-  const ConnectionPtr connection(SSL_new(context.get()));
-  SSL_set_alpn_protos(connection.get(), kHttp2, sizeof kHttp2);
-  Shake(connection.get(), fd, deadline);
-  ERR_clear_error();
-  ::close(fd);
-  if (SSL_is_init_finished(connection.get()) == 0)
-    return Error(absl::StatusCode::kUnavailable, "the server at {} does not speak TLS", address);
+  FAIRWAY_ASSIGN_OR_RETURN(const ConnectionPtr connection, ShakeUnverified(address, timeout));
   const STACK_OF(X509)* const shown = SSL_get_peer_cert_chain(connection.get());
   const BioPtr out(BIO_new(BIO_s_mem()));
   for (int i = 0; i < sk_X509_num(shown); ++i) {

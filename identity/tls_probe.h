@@ -17,6 +17,11 @@ namespace fairway {
 absl::Status ProbeController(const std::string& address, const std::string& authorities,
                              std::chrono::milliseconds timeout);
 
+// Returns the certificate (PEM) that the controller at `address` shows, which nobody has verified.
+// UNAVAILABLE: nobody speaks TLS there.
+absl::StatusOr<std::string> FetchCertificate(const std::string& address,
+                                             std::chrono::milliseconds timeout);
+
 // Returns the certificates (PEM) of the CAs that have one of these hashes (CertificateHashes, in
 // join.h), as the controller at `address` shows them; for a client that does not know the CAs yet.
 // Nothing else of the controller is believed, and nothing is told to it. UNAVAILABLE: nobody speaks

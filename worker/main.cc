@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -407,6 +408,25 @@ int WriteTargetConfig(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   ::_exit(kExitOk);  // threads of the plugin may be busy
 }
 
+// Opens the plugin, prints a line that says what it has, and ends. It takes no share of the GPUs
+// and none of their memory ahead, so that workers that have them go on.
+int RunProbe(const WorkerFlags& flags, PjrtConfig pjrt) {
+  const char* const inherited = std::getenv("XLA_FLAGS");
+  ::setenv("XLA_FLAGS", XlaFlags(pjrt, inherited != nullptr ? inherited : "").c_str(), 1);
+  if (CompilesForTarget(flags)) pjrt.create_options["preallocate"] = false;
+  const auto runtime = MakeRuntime(flags, pjrt);
+  if (!runtime.ok()) {
+    spdlog::error("cannot load the plugin {}: {}", pjrt.plugin_path, Text(runtime.status()));
+    spdlog::default_logger()->flush();
+    ::_exit(kExitNoPlugin);
+  }
+  const RuntimeInfo& info = (*runtime)->info();
+  fmt::print("{} opens: {} devices of {} ({})\n", pjrt.plugin_path, info.num_devices,
+             info.platform_name, info.device_kind);
+  std::fflush(stdout);
+  ::_exit(kExitOk);  // threads of the plugin may be busy
+}
+
 int RunCompilerRole(const WorkerFlags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
@@ -450,6 +470,7 @@ int Main(int argc, char** argv) {
   if (!flags.write_target_config.empty()) return WriteTargetConfig(flags, *pjrt);
   if (flags.role == "executor") return RunExecutorRole(flags, *pjrt);
   if (flags.role == "relay") return RunRelayRole(flags);
+  if (flags.role == "probe") return RunProbe(flags, *pjrt);
   if (flags.role == "compiler") return RunCompilerRole(flags, *pjrt);
   return RunSupervisor(std::move(settings), *pjrt);
 }

@@ -42,9 +42,10 @@ constexpr char kDescription[] =
 
 void DeclareFlags(Config& config, WorkerFlags& flags) {
   config.File("worker");
-  config.Flag(
-      "role", &flags.role,
-      "Which process this is: supervisor, executor, relay or compiler. Users start supervisors");
+  config.Flag("role", &flags.role,
+              "Which process this is: supervisor, executor, relay, compiler or probe (opens the "
+              "plugin, says "
+              "what it has, and ends). Users start supervisors");
   config.Flag("controller", &flags.controller, "host:port of the controller's link port");
   // Not FAIRWAY_CONTROLLER: that is the port of clients.
   config.Variable("controller", "FAIRWAY_CONTROLLER_LINK");
@@ -151,9 +152,9 @@ std::string WrongGpus(const WorkerFlags& flags, const PjrtConfig& pjrt) {
 }
 
 absl::Status CheckFlags(const WorkerFlags& flags) {
-  constexpr std::string_view kRoles[] = {"supervisor", "executor", "relay", "compiler"};
+  constexpr std::string_view kRoles[] = {"supervisor", "executor", "relay", "compiler", "probe"};
   if (std::find(std::begin(kRoles), std::end(kRoles), flags.role) == std::end(kRoles)) {
-    return InvalidArgument("--role is '{}', not supervisor, executor, relay or compiler",
+    return InvalidArgument("--role is '{}', not supervisor, executor, relay, compiler or probe",
                            flags.role);
   }
   constexpr std::string_view kRuntimes[] = {"pjrt", "host", "sim", "fake"};

@@ -13,6 +13,8 @@
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
 #include "client/cli/describe.h"
+#include "client/cli/diagnose.h"
+#include "client/cli/doctor.h"
 #include "client/cli/gateway.h"
 #include "client/cli/get.h"
 #include "client/cli/identity.h"
@@ -31,6 +33,8 @@ constexpr std::string_view kHelp =
     "  status  show islands, executors, memory and counts; -o json for programs\n"
     "  get     list islands, sessions, arrays and more: fairway get KIND\n"
     "  describe say all about an island, worker or session: fairway describe KIND NAME\n"
+    "  doctor  look for what keeps a cluster from working, and say how to mend it\n"
+    "  diagnose collect what a report of a fault needs in one archive, without secrets\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
     "  config  try a settings file: fairway config check FILE\n"
@@ -60,6 +64,8 @@ int main(int argc, char** argv) {
   if (command == "status") return fairway::RunStatus(argc - 1, argv + 1);
   if (command == "get") return fairway::RunGet(argc - 1, argv + 1);
   if (command == "describe") return fairway::RunDescribe(argc - 1, argv + 1);
+  if (command == "doctor") return fairway::RunDoctor(argc - 1, argv + 1);
+  if (command == "diagnose") return fairway::RunDiagnose(argc - 1, argv + 1);
   if (command == "restart") return fairway::RunRestart(argc - 1, argv + 1);
   if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
@@ -80,7 +86,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}", kHelp);
   } else {
     fmt::print(stderr,
-               "fairway: unknown command '{}' (up, down, run, status, get, describe, logs, "
+               "fairway: unknown command '{}' (up, down, run, status, get, describe, doctor, "
+               "diagnose, logs, "
                "restart, config, init, "
                "issue, join, token, certificate, gateway, completion, bench; --help tells "
                "more)\n",

@@ -12,6 +12,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -75,8 +76,16 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
   std::vector<char*> argv;
   for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  std::vector<char*> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (spec.without_variables.empty() ||
+        !std::string_view(*entry).starts_with(spec.without_variables))
+      variables.push_back(*entry);
+  }
+  variables.push_back(nullptr);
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  const int error =
+      ::posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), variables.data());
   ::posix_spawn_file_actions_destroy(&files);
   ::posix_spawnattr_destroy(&attributes);
   if (error != 0) return FromErrno(error, fmt::format("cannot start {}", spec.command[0]));

@@ -40,6 +40,8 @@ struct ChildSpec {
   // error is ours.
   std::string log_file;
   std::vector<std::pair<int, int>> inherited;  // (our descriptor, its number in the child)
+  // Variables whose names begin with it are not passed on; empty: all are.
+  std::string without_variables = {};
 };
 
 // Starts it in its own process group, with no signal blocked, so that Ctrl-C reaches only us.

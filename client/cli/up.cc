@@ -23,6 +23,7 @@
 #include "client/cli/default_plugin.h"
 #include "client/cli/launcher.h"
 #include "client/cli/process.h"
+#include "client/cli/state_root.h"
 #include "identity/plain_text.h"
 
 namespace fairway {
@@ -32,15 +33,6 @@ constexpr int kDefaultPort = 29000;
 constexpr int kDefaultHttpPort = 29001;
 constexpr int kExitFailed = 1;
 constexpr int kExitPortInUse = 5;
-
-// ${XDG_STATE_HOME:-~/.local/state}/fairway
-std::string StateRoot() {
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
-    return std::string(state) + "/fairway";
-  }
-  const char* home = std::getenv("HOME");
-  return std::string(home != nullptr ? home : "/tmp") + "/.local/state/fairway";
-}
 
 struct UpFlags {
   int islands = 1;

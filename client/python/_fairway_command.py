@@ -54,7 +54,7 @@ def main() -> None:
         program = prefix() / "bin" / "fairway"
     except Missing as error:
         sys.exit(f"fairway: {error}")
-    if sys.argv[1:2] == ["up"] and "FAIRWAY_PJRT_PLUGIN" not in os.environ:
+    if sys.argv[1:2] and sys.argv[1] in ("up", "doctor", "diagnose") and "FAIRWAY_PJRT_PLUGIN" not in os.environ:
         plugin = cpu_plugin()
         if plugin:
             os.environ["FAIRWAY_PJRT_PLUGIN"] = plugin

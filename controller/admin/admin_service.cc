@@ -192,6 +192,9 @@ class Implementation final : public AdminService {
         "fairway.v1.Admin.GetStatus", [this](auto* call) {
           hooks_.loop->Post("admin GetStatus", [this, call] {
             call->response() = ToStatusResponse(hooks_.snapshot());
+            call->response().set_clock_ms(std::chrono::floor<std::chrono::milliseconds>(
+                                              std::chrono::system_clock::now().time_since_epoch())
+                                              .count());
             call->Answer(absl::OkStatus());
           });
         });

@@ -42,10 +42,11 @@ def settings(tmp_path):
 class Daemon:
     """A program whose log lines are read as they come."""
 
-    def __init__(self, log, *words):
+    def __init__(self, log, *words, environment=None):
         self.log = log
         with log.open("w") as out:
-            self.process = subprocess.Popen([str(BIN / words[0]), *words[1:]], stderr=out, stdout=out)
+            self.process = subprocess.Popen([str(BIN / words[0]), *words[1:]], stderr=out, stdout=out,
+                                            env={**os.environ, **(environment or {})})
 
     def lines(self):
         written, _, _ = self.log.read_text().rpartition("\n")  # the last line may be half there
