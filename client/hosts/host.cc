@@ -128,11 +128,12 @@ absl::Status Host::Join(const std::string& worker, const std::string& controller
                   "cannot join");
 }
 
-absl::Status Host::StartDaemon(const Daemon& daemon, const std::string& release) {
+absl::StatusOr<bool> Host::StartDaemon(const Daemon& daemon, const std::string& release) {
   const std::string_view program =
       daemon.name == kController ? "fairway-controller" : "fairway-worker";
-  return Annotate(Call(fmt::format("start {} {} {}", daemon.name, program, release)).status(),
-                  fmt::format("cannot start {}", program));
+  const auto said = Call(fmt::format("start {} {} {}", daemon.name, program, release));
+  if (!said.ok()) return Annotate(said.status(), fmt::format("cannot start {}", daemon.name));
+  return !ParseSaid(*said).empty();
 }
 
 absl::StatusOr<bool> Host::StopDaemon(const std::string& daemon) {

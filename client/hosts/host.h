@@ -43,7 +43,8 @@ class Host {
   absl::Status Join(const std::string& worker, const std::string& controller,
                     const std::string& ca_hash, const std::string& token);
 
-  absl::Status StartDaemon(const Daemon& daemon, const std::string& release);
+  // Returns whether it did not run before.
+  absl::StatusOr<bool> StartDaemon(const Daemon& daemon, const std::string& release);
   // Returns whether it ran.
   absl::StatusOr<bool> StopDaemon(const std::string& daemon);
   // Empty while the daemon runs; else why it ended, as its log says.

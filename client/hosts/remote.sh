@@ -218,6 +218,7 @@ start() {
   local started tries=0
   lock
   [ -z "$(pid_of "$1")" ] || return 0
+  say started yes
   if has_systemd; then
     write_unit "$@"
     systemctl enable --quiet "$(unit_of "$1")"

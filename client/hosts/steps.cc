@@ -142,8 +142,8 @@ absl::Status StartController(Fleet& fleet, const std::string& release) {
   }
   FAIRWAY_RETURN_IF_ERROR(
       site.host.WriteSettings(daemon.name, ControllerSettings(fleet.file(), site.host.folder())));
-  FAIRWAY_RETURN_IF_ERROR(site.host.StartDaemon(daemon, release));
-  site.done.emplace_back("started the controller");
+  FAIRWAY_ASSIGN_OR_RETURN(const bool started, site.host.StartDaemon(daemon, release));
+  if (started) site.done.emplace_back("started the controller");
   return absl::OkStatus();
 }
 
@@ -181,7 +181,8 @@ void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
                   const std::set<std::string>& workers, const std::string& release) {
   const auto tokens =
       MakeTokens(fleet.controller().host, fleet.file().controller, ThatLackOne(fleet, workers));
-  std::mutex mutex;
+  ClusterState before = state;
+  std::mutex mutex;  // for both
   std::set<std::string> started;
   const auto start = [&](Site& site, const Daemon& worker) -> absl::Status {
     Host& host = site.host;
@@ -197,10 +198,15 @@ void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
     }
     FAIRWAY_RETURN_IF_ERROR(
         host.WriteSettings(worker.name, SettingsOf(fleet, site, worker, plan, state)));
-    FAIRWAY_RETURN_IF_ERROR(host.StartDaemon(worker, host.facts().current));
-    site.done.push_back("started " + worker.name);
+    FAIRWAY_ASSIGN_OR_RETURN(const bool was_started,
+                             host.StartDaemon(worker, host.facts().current));
     const std::lock_guard lock(mutex);
     started.insert(worker.name);
+    if (was_started) {
+      site.done.push_back("started " + worker.name);
+    } else {
+      before.workers.erase(worker.name);  // another command was quicker: any executor will do
+    }
     return absl::OkStatus();
   };
   fleet.ForEach([&](Site& site) -> absl::Status {
@@ -212,7 +218,7 @@ void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
     }
     return absl::OkStatus();
   });
-  AwaitWorkers(fleet, state, started, plan.limit);
+  AwaitWorkers(fleet, before, started, plan.limit);
 }
 
 }  // namespace fairway
