@@ -34,7 +34,10 @@ Row RowOf(const Site& site, const Daemon& daemon, const absl::StatusOr<ClusterSt
   Row out{.name = daemon.name, .host = daemon.ssh, .release = "-", .island = "-", .state = {}};
   if (!daemon.island.empty()) out.island = daemon.island;
   if (!site.failed.ok()) {
-    out.state = "not known";
+    const char* const known = !state.ok()                 ? "nothing is known"
+                              : state->Of(daemon.name).up ? "the controller has it"
+                                                          : "the controller has lost it";
+    out.state = fmt::format("its host is not reached; {}", known);
     return out;
   }
   const DaemonFacts facts = site.host.facts().Of(daemon.name);

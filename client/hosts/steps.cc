@@ -17,11 +17,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookAgain{300};
 
-// Whether the worker's certificate can be one of this cluster: it believes in one of its CAs.
-absl::Status CheckSameCluster(Site& controller, Site& site, const std::string& worker) {
-  FAIRWAY_ASSIGN_OR_RETURN(const std::string theirs, controller.host.Call("show_ca controller"));
+// Whether the worker's certificate can be one of the cluster whose CAs have the hashes `known`.
+absl::Status CheckSameCluster(Site& site, const std::string& worker,
+                              const std::vector<std::string>& known) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::string own, site.host.Call("show_ca workers/" + worker));
-  const std::vector<std::string> known = CertificateHashes(theirs);
   for (const std::string& hash : CertificateHashes(own)) {
     if (std::ranges::find(known, hash) != known.end()) return absl::OkStatus();
   }
@@ -179,6 +178,9 @@ std::string Difference(const Site& site, const Daemon& daemon, const Plan& plan,
 
 void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
                   const std::set<std::string>& workers, const std::string& release) {
+  if (workers.empty()) return;
+  // One thread at a time asks the controller's host.
+  const auto authorities = fleet.controller().host.Call("show_ca controller");
   const auto tokens =
       MakeTokens(fleet.controller().host, fleet.file().controller, ThatLackOne(fleet, workers));
   ClusterState before = state;
@@ -187,7 +189,8 @@ void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
   const auto start = [&](Site& site, const Daemon& worker) -> absl::Status {
     Host& host = site.host;
     if (host.facts().Of(worker.name).made) {
-      FAIRWAY_RETURN_IF_ERROR(CheckSameCluster(fleet.controller(), site, worker.name));
+      FAIRWAY_RETURN_IF_ERROR(authorities.status());
+      FAIRWAY_RETURN_IF_ERROR(CheckSameCluster(site, worker.name, CertificateHashes(*authorities)));
     } else {
       FAIRWAY_RETURN_IF_ERROR(tokens.status());
       const auto token = tokens->find(worker.name);

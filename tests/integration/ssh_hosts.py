@@ -137,8 +137,16 @@ class SshHost:
         self.sshd.terminate()
         self.sshd.wait(60)
 
-    def link(self, state):
-        assert ip("-n", self.namespace, "link", "set", "up0", state).returncode == 0
+    def cut(self):
+        """Takes its cable out of the switch, which the host itself does not see."""
+        self.cable("nomaster")
+
+    def mend(self):
+        self.cable("master", "bridge")
+
+    def cable(self, *words):
+        before, _, number = self.namespace.rpartition("-")
+        assert ip("-n", f"{before}-switch", "link", "set", f"port{number}", *words).returncode == 0
 
     def processes(self):
         """Of everything in its network namespace: pid -> command line."""
@@ -191,17 +199,21 @@ class Operator:
     def environment(self):
         return clean_environment(PATH=f"{BIN}:/usr/sbin:/usr/bin:/sbin:/bin", HOME=str(self.folder))
 
-    def type(self, script, code=0):
-        """Returns the ended command: its output and its errors."""
-        done = subprocess.run(self.words(script), cwd=self.folder, capture_output=True, text=True, timeout=600,
+    def run(self, script):
+        """Returns the ended command: its code, its output and its errors."""
+        return subprocess.run(self.words(script), cwd=self.folder, capture_output=True, text=True, timeout=600,
                               check=False, env=self.environment(), stdin=subprocess.DEVNULL)
+
+    def type(self, script, code=0):
+        done = self.run(script)
         assert done.returncode == code, f"{script}\n{done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
 
-def make_package(folder, name="fairway-0.1.0-linux-x86_64.tar.gz", extra=""):
-    """A tarball as `./dev package tarball` makes it, of the programs that were built. `extra` makes it another one."""
-    tree = folder / "tree" / "fairway-0.1.0"
+def make_package(folder, name="fairway-0.1.0-linux-x86_64.tar.gz", extra="", beside=None):
+    """A tarball as `./dev package tarball` makes it, of the programs that were built. `extra` makes it another one;
+    `beside`: the folder of one that was made before."""
+    tree = (beside or folder) / "tree" / "fairway-0.1.0"
     if not tree.exists():
         (tree / "bin").mkdir(parents=True)
         for program in ("fairway", "fairway-controller", "fairway-worker"):
@@ -229,3 +241,4 @@ def ssh_hosts(folder, count=3):
         finally:
             for host in hosts:
                 host.stop()
+                shutil.rmtree(host.root)
