@@ -147,10 +147,8 @@ absl::StatusOr<std::string> Host::WhyEnded(const std::string& daemon) {
   return said.empty() ? "" : ReasonIn(said);
 }
 
-absl::Status Host::Tidy(const std::string& kept_release, const std::string& kept_plugin) {
-  return Annotate(
-      Call("tidy " + kept_release, fmt::format("plugin={}\n", Quoted(kept_plugin))).status(),
-      "cannot remove old releases");
+absl::Status Host::Tidy(const Plugin& plugin) {
+  return Annotate(Call("tidy " + Quoted(plugin.digits)).status(), "cannot remove old releases");
 }
 
 absl::StatusOr<bool> Host::Purge() {

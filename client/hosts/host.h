@@ -47,11 +47,12 @@ class Host {
   absl::StatusOr<bool> StartDaemon(const Daemon& daemon, const std::string& release);
   // Returns whether it ran.
   absl::StatusOr<bool> StopDaemon(const std::string& daemon);
-  // Empty while the daemon runs; else why it ended, as its log says.
+  // Empty while the daemon may come up; else why not, as its log says.
   absl::StatusOr<std::string> WhyEnded(const std::string& daemon);
 
-  // Removes releases and plugins that nobody needs, but for those named.
-  absl::Status Tidy(const std::string& kept_release, const std::string& kept_plugin);
+  // Removes releases and plugins that are used no longer; the release before stays, as does this
+  // plugin.
+  absl::Status Tidy(const Plugin& plugin);
   // Returns whether there was anything.
   absl::StatusOr<bool> Purge();
 

@@ -6,7 +6,7 @@
 #
 # FOLDER/releases/RELEASE   the tarball, unpacked; its name has the version and the first digits of its SHA-256
 # FOLDER/plugins/DIGITS     the plugin, by the same digits
-# FOLDER/current            links to the release that daemons are started from
+# FOLDER/current, previous  link to the release that daemons are started from, and the one before
 # FOLDER/etc/NAME.toml      settings of a daemon, with which it was started the last time
 # FOLDER/run, FOLDER/log    process ids and logs, where there is no systemd
 # FOLDER/controller         what `fairway init` made; FOLDER/workers/NAME: what `fairway join` made
@@ -103,9 +103,9 @@ prepare() {
     useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin fairway
   fi
   mkdir -p "$folder"
-  lock
   [ -f "$folder/.fairway-cluster" ] || [ -z "$(ls -A "$folder" | grep -vx lock)" ] ||
     die "$folder has files that are not of \`fairway cluster\`: name another folder in the file, or move them away"
+  lock
   : >"$folder/.fairway-cluster"
   mkdir -p "$folder/releases" "$folder/plugins" "$folder/workers" "$folder/etc" "$folder/run" "$folder/log"
   # What an earlier copy left behind that was cut off.
@@ -140,6 +140,7 @@ finish_plugin() {
 # Release $1 is the current one from now on.
 switch() {
   lock
+  if [ -L "$folder/current" ]; then mv -T "$folder/current" "$folder/previous"; fi
   rm -f "$folder/current.part"
   ln -s "releases/$1" "$folder/current.part"
   mv -T "$folder/current.part" "$folder/current"
@@ -238,15 +239,17 @@ start() {
   done
 }
 
-# The end of the log of daemon $1, if it has ended.
+# The end of the log of daemon $1, if it has ended, or the controller wants none of its executors.
 ended() {
-  [ -z "$(pid_of "$1")" ] || return 0
+  [ -z "$(pid_of "$1")" ] || last_log "$1" | grep -qF 'fenced by the controller' || return 0
   say ended yes
   last_log "$1"
 }
+# Of its present run.
 last_log() {
   if has_systemd; then
-    journalctl --unit "$(unit_of "$1")" --lines 5 --no-pager --output cat
+    journalctl "_SYSTEMD_INVOCATION_ID=$(systemctl show --property InvocationID --value "$(unit_of "$1")")" \
+      --lines 5 --no-pager --output cat
   else
     tail -n 5 "$folder/log/$1.log"
   fi
@@ -255,6 +258,7 @@ last_log() {
 # Ends daemon $1; a worker lets work in flight end for its --drain-limit.
 stop() {
   local pid tries=0
+  [ -f "$folder/.fairway-cluster" ] || return 0
   lock
   pid=$(pid_of "$1")
   if has_systemd; then
@@ -274,10 +278,11 @@ stop() {
   rm -f "$folder/run/$1.pid"
 }
 
-# Removes releases and plugins that are not used: all but $1, the current one and those that run.
+# Removes releases and plugins that are not used: all but the current ones, those before, and what runs.
 tidy() {
-  local place used=" $1 $(basename "$(readlink "$folder/current")") " name pid
+  local place used name pid
   lock
+  used=" $(basename "$(readlink "$folder/current")") $(basename "$(readlink "$folder/previous")") "
   for place in "$folder"/controller "$folder"/workers/*; do
     pid=$(pid_of "${place##*/}")
     if [ -n "$pid" ]; then used="$used$(release_of "$pid") "; fi
@@ -287,7 +292,7 @@ tidy() {
   done
   for place in "$folder"/plugins/*; do
     name=${place##*/}
-    [ "$name" = "${plugin-}" ] || grep -qF "/plugins/$name/" "$folder"/etc/*.toml 2>/dev/null || rm -rf "$place"
+    [ "$name" = "$1" ] || grep -qF "/plugins/$name/" "$folder"/etc/*.toml 2>/dev/null || rm -rf "$place"
   done
 }
 
@@ -306,7 +311,7 @@ purge() {
     done
     systemctl daemon-reload
   fi
-  for place in releases plugins current current.part controller controller.part workers etc run log; do
+  for place in releases plugins current previous current.part controller controller.part workers etc run log; do
     if [ -e "$folder/$place" ] || [ -L "$folder/$place" ]; then say removed yes; rm -rf "${folder:?}/$place"; fi
   done
   rm -f "$folder/.fairway-cluster" "$folder/lock"

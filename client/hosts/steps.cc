@@ -51,8 +51,7 @@ void FailEnded(Fleet& fleet, std::set<std::string>& waiting) {
       if (!waiting.contains(daemon.name)) continue;
       FAIRWAY_ASSIGN_OR_RETURN(const std::string why, site.host.WhyEnded(daemon.name));
       if (!why.empty()) {
-        return Error(absl::StatusCode::kAborted, "{} has ended: {} (its log is in {}/log)",
-                     daemon.name, why, site.host.folder());
+        return Error(absl::StatusCode::kAborted, "{} does not come up: {}", daemon.name, why);
       }
     }
     return absl::OkStatus();

@@ -96,8 +96,7 @@ int ClusterUpgrade(Fleet& fleet, std::chrono::milliseconds limit) {
     if (!status.ok()) fleet.Fail(fleet.controller(), status);
     if (fleet.Failed() > before) return Stopped(fleet, "at " + island);
   }
-  fleet.ForEach(
-      [&](Site& site) { return site.host.Tidy(plan->package.release, plan->plugin.digits); });
+  fleet.ForEach([&](Site& site) { return site.host.Tidy(plan->plugin); });
   fleet.PrintDone();
   if (fleet.Failed() == 0) return 0;
   fmt::print(stderr, "fairway cluster upgrade: {} of {} hosts failed; the others are done\n",

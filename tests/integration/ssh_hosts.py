@@ -96,10 +96,15 @@ class SshHost:
         self.let_in(name, self.root / "home" / name, uid)
 
     def let_in(self, name, home, uid):
+        if home.joinpath(".ssh").exists():
+            return
         (home / ".ssh").mkdir(parents=True)
         (home / ".ssh" / "authorized_keys").write_text(self.key.with_suffix(".pub").read_text())
         for path in (home, home / ".ssh", home / ".ssh" / "authorized_keys"):
             os.chown(path, uid, uid)
+
+    def let_in_again(self, name):
+        (self.root / name / ".ssh" / "authorized_keys").write_text(self.key.with_suffix(".pub").read_text())
 
     def new_host_key(self):
         key = self.root / "etc" / "ssh" / "host_key"
@@ -210,23 +215,26 @@ class Operator:
         return done
 
 
-def make_package(folder, name="fairway-0.1.0-linux-x86_64.tar.gz", extra="", beside=None):
+def make_package(folder, name="fairway-0.1.0-linux-x86_64.tar.gz", extra="", beside=None,
+                 programs=None):
     """A tarball as `./dev package tarball` makes it, of the programs that were built. `extra` makes it another one;
-    `beside`: the folder of one that was made before."""
+    `beside`: the folder of one that was made before. `programs`: texts of programs that it has instead of those."""
     tree = (beside or folder) / "tree" / "fairway-0.1.0"
     if not tree.exists():
         (tree / "bin").mkdir(parents=True)
         for program in ("fairway", "fairway-controller", "fairway-worker"):
             subprocess.run(["strip", "-o", tree / "bin" / program, BIN / program], check=True)
         shutil.copytree(ROOT / "deploy" / "systemd", tree / "share" / "fairway" / "systemd")
+    for program, text in (programs or {}).items():
+        (tree / "bin" / program).write_text(text)
     (tree / "EXTRA").write_text(extra)
     subprocess.run(["tar", "-C", tree.parent, "-I", "gzip -1", "-cf", folder / name, tree.name], check=True)
     return folder / name
 
 
 @contextlib.contextmanager
-def ssh_hosts(folder, count=3):
-    """Yields an operator and hosts, which run."""
+def ssh_hosts(folder, count=3, small=None):
+    """Yields an operator and hosts, which run. `small`: number of a host -> the size of its /opt."""
     sshd_program()
     folder.mkdir(exist_ok=True)
     key = folder / "key"
@@ -235,7 +243,8 @@ def ssh_hosts(folder, count=3):
         hosts = [SshHost(name, f"10.0.0.{number}", folder / f"host{number}", key)
                  for number, name in enumerate(names, 1)]
         try:
-            for host in hosts:
+            for number, host in enumerate(hosts, 1):
+                host.small = (small or {}).get(number)
                 host.start()
             yield Operator(own, folder, hosts), hosts
         finally:

@@ -37,6 +37,11 @@ def write_file(operator, change=lambda text: text):
     (operator.folder / "hosts.toml").write_text(f'ssh-config = "ssh_config"\n{change(file_of_the_page())}')
 
 
+def with_settings(operator, settings):
+    """The same with these settings of w1."""
+    write_file(operator, lambda text: text.replace('island = "island1"', f'island = "island1"\nsettings = {{ {settings} }}'))
+
+
 @pytest.fixture
 def up(place):
     """The same, with the cluster up, as the page says."""
@@ -180,14 +185,20 @@ def test_upgrade_restarts_only_what_runs_otherwise_than_the_file_says(up):
     operator, hosts, _ = up
     before = [host.daemons() for host in hosts]
     # Other settings of one worker: `up` leaves it alone.
-    write_file(operator, lambda text: text.replace('island = "island1"', 'island = "island1"\nsettings = { devices = 1 }'))
+    with_settings(operator, 'drain-limit = "5s"')
     said = operator.type(UP).stdout.splitlines()
     note = "w1 runs with other settings: `fairway cluster upgrade` has it run what the file says"
     assert said[:3] == [*UNCHANGED[:2], f"{UNCHANGED[2]}; {note}"]
     assert operator.type(UPGRADE).stdout.splitlines() == [*UNCHANGED[:2], "10.0.0.3 (w1): ended w1, started w1"]
-    assert re.findall(r"devices: \d", operator.type(STATUS).stdout) == ["devices: 2", "devices: 1"]
     assert [host.daemons() for host in hosts[:2]] == before[:2]
     assert operator.type(UPGRADE).stdout.splitlines() == UNCHANGED
+    # Those that the controller does not take.
+    with_settings(operator, "devices = 1")
+    done = operator.type(UPGRADE, code=1)
+    assert done.stderr.splitlines()[0].startswith(
+        "fairway cluster upgrade: 10.0.0.3 (w1): w1 does not come up: executor ends with code 4: fenced by the "
+        'controller: worker "w1" was known with 2 devices')
+    assert "it stopped at island1" in done.stderr and done.stdout.splitlines() == UNCHANGED[:2]
     # Another package.
     (operator.folder / "next").mkdir()
     make_package(operator.folder / "next", "fairway-0.1.0-linux-x86_64.tar.gz", "another", operator.folder)
@@ -202,6 +213,7 @@ def test_upgrade_restarts_only_what_runs_otherwise_than_the_file_says(up):
     # And back.
     write_file(operator)
     assert "installed" not in operator.type(UPGRADE).stdout
+    assert [len(list((host.root / "opt/fairway/releases").iterdir())) for host in hosts] == [2, 2, 2]
     assert operator.type(UP).stdout.splitlines()[:3] == UNCHANGED
 
 
