@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/hosts/controller_host.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -40,6 +41,7 @@ WorkerState ClusterState::Of(const std::string& worker) const {
 }
 
 absl::StatusOr<ClusterState> ParseState(std::string_view text) {
+  text.remove_prefix(std::min(text.find('{'), text.size()));  // a login may say something before
   const json parsed = json::parse(text, nullptr, false);
   if (!parsed.is_object() || !parsed.contains("executors") || !parsed["executors"].is_array() ||
       !parsed.contains("islands") || !parsed["islands"].is_array())

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/hosts/facts.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 #include <fmt/ranges.h>
@@ -34,6 +37,11 @@ Said ParseSaid(std::string_view text) {
       out.emplace_back(line.substr(0, equals), line.substr(equals + 1));
   }
   return out;
+}
+
+bool Says(std::string_view text, std::string_view name) {
+  const Said said = ParseSaid(text);
+  return std::ranges::find(said, std::pair(std::string(name), std::string("yes"))) != said.end();
 }
 
 absl::StatusOr<Facts> ParseFacts(std::string_view text) {

@@ -36,9 +36,11 @@ struct Facts {
   DaemonFacts Of(const std::string& daemon) const;
 };
 
-// NAME=VALUE lines.
+// NAME=VALUE lines. Others are no fault: a login may say something of its own.
 using Said = std::vector<std::pair<std::string, std::string>>;
 Said ParseSaid(std::string_view text);
+// Whether there is a line NAME=yes.
+bool Says(std::string_view text, std::string_view name);
 
 // INVALID_ARGUMENT: what came is no answer of `probe`.
 absl::StatusOr<Facts> ParseFacts(std::string_view text);

@@ -76,7 +76,7 @@ void Fleet::ForEach(const std::vector<Site*>& sites,
 
 void Fleet::Fail(Site& site, absl::Status why) {
   const std::lock_guard lock(printing_);
-  fmt::print(stderr, "{}: {}: {}\n", command_, site.Name(), Text(why));
+  fmt::print(stderr, "{}: {}: {}\n", command_, site.Name(), Printable(Text(why)));
   site.failed = std::move(why);
 }
 

@@ -10,6 +10,8 @@
 namespace fairway {
 namespace {
 
+constexpr std::chrono::hours kCopyLimit{1};
+
 // A name for what is being copied, which nobody else chooses.
 std::string PartName() { return fmt::format("{:016x}", RandomIncarnation()); }
 
@@ -67,7 +69,7 @@ absl::Status Host::Copy(const std::string& where, const std::string& words, cons
                         const std::string& path, const std::string& finish) {
   FAIRWAY_RETURN_IF_ERROR(Call(fmt::format("prepare {} {}", where, part)).status());
   const auto copied =
-      ssh_.Run(name_, (sudo_ ? "sudo -n " : "") + words, {.path = path}, std::chrono::seconds(0));
+      ssh_.Run(name_, (sudo_ ? "sudo -n " : "") + words, {.path = path}, kCopyLimit);
   if (!copied.ok()) {
     (void)Call(fmt::format("forget_part {} {}", where, part));  // else a later copy does it
     return copied.status();
@@ -133,18 +135,18 @@ absl::StatusOr<bool> Host::StartDaemon(const Daemon& daemon, const std::string& 
       daemon.name == kController ? "fairway-controller" : "fairway-worker";
   const auto said = Call(fmt::format("start {} {} {}", daemon.name, program, release));
   if (!said.ok()) return Annotate(said.status(), fmt::format("cannot start {}", daemon.name));
-  return !ParseSaid(*said).empty();
+  return Says(*said, "started");
 }
 
 absl::StatusOr<bool> Host::StopDaemon(const std::string& daemon) {
   const auto said = Call("stop " + daemon);
   if (!said.ok()) return Annotate(said.status(), fmt::format("cannot end {}", daemon));
-  return !ParseSaid(*said).empty();
+  return Says(*said, "stopped");
 }
 
 absl::StatusOr<std::string> Host::WhyEnded(const std::string& daemon) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::string said, Call("ended " + daemon));
-  return said.empty() ? "" : ReasonIn(said);
+  return Says(said, "ended") ? ReasonIn(said) : "";
 }
 
 absl::Status Host::Tidy(const Plugin& plugin) {
@@ -154,7 +156,7 @@ absl::Status Host::Tidy(const Plugin& plugin) {
 absl::StatusOr<bool> Host::Purge() {
   const auto said = Call("purge");
   if (!said.ok()) return Annotate(said.status(), fmt::format("cannot remove {}", folder()));
-  return !ParseSaid(*said).empty();
+  return Says(*said, "removed");
 }
 
 }  // namespace fairway

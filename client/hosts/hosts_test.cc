@@ -46,6 +46,14 @@ TEST(FactsTest, OfAHostThatAnswersSomethingElseAreRefused) {
               HasSubstr("name another one"));
 }
 
+TEST(FactsTest, WhatALoginSaysIsNoAnswer) {
+  EXPECT_FALSE(Says("Welcome! a=b\n", "ended"));
+  EXPECT_TRUE(Says("Welcome! a=b\nended=yes\n...", "ended"));
+  EXPECT_TRUE(ParseFacts("Welcome!\n" + std::string(kProbe)).ok());
+  EXPECT_TRUE(
+      ParseState("Welcome!\n{\"executors\": [], \"islands\": [], \"link_address\": \"h:1\"}").ok());
+}
+
 TEST(FactsTest, SayWhatStopsAPackage) {
   const Package package{.path = "p", .release = "r", .machine = "x86_64", .bytes = 1};
   const auto fault = [&](const std::string& more, int64_t bytes = 1) {

@@ -129,17 +129,20 @@ absl::StatusOr<OwnedFd> OpenInput(const Ssh::Input& input) {
 
 }  // namespace
 
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
+  }
+  return text;
+}
+
 std::string LastLine(std::string_view text) {
   std::string last = "it said nothing";
   for (const auto view : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
     const auto line = absl::StripAsciiWhitespace(view);
     if (!line.empty()) last = std::string(line);
   }
-  // It goes to a terminal, and comes from another host.
-  for (char& c : last) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
-  }
-  return BoundedText(last, 500);
+  return BoundedText(Printable(last), 500);
 }
 
 std::string ExplainSsh(std::string_view host, std::string_view text) {
@@ -203,7 +206,7 @@ Ssh::Ssh(std::string program, std::string config, std::string sockets)
 std::vector<std::string> Ssh::Command(const std::string& host) const {
   std::vector<std::string> out = {program_};
   if (!config_.empty()) out.insert(out.end(), {"-F", config_});
-  // Nobody is asked. A host that is silent for 20 s is given up. One connection is made for all
+  // Nobody is asked. A host that is silent for 15 s is given up. One connection is made for all
   // commands; without any it ends after a minute, whatever becomes of this process.
   for (const char* const option :
        {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3",
@@ -237,10 +240,9 @@ absl::StatusOr<std::string> Ssh::Run(const std::string& host, const std::string&
   std::vector<std::string> command = Command(host);
   command.push_back(words);
   FAIRWAY_ASSIGN_OR_RETURN(Child child, Child::Start(command, file.get()));
-  const auto status =
-      child.Wait(limit.count() == 0 ? Clock::time_point::max() : Clock::now() + limit);
+  const auto status = child.Wait(Clock::now() + limit);
   if (absl::IsDeadlineExceeded(status.status())) {
-    return Error(absl::StatusCode::kDeadlineExceeded, "it has not answered for {} s",
+    return Error(absl::StatusCode::kDeadlineExceeded, "it has not done it within {} s",
                  limit.count());
   }
   if (!status.ok()) return status.status();

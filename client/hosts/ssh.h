@@ -35,7 +35,7 @@ class Ssh {
 
   // Runs `words`, which the other host's shell splits at spaces, and returns their standard output
   // when they end. UNAVAILABLE: the host cannot be reached, or does not let us in, with what to do;
-  // DEADLINE_EXCEEDED: `limit` has passed (0: there is none); ABORTED: the command failed, and the
+  // DEADLINE_EXCEEDED: `limit` has passed; ABORTED: the command failed, and the
   // text is the last line that it wrote to standard error; RESOURCE_EXHAUSTED: it writes too much.
   absl::StatusOr<std::string> Run(const std::string& host, const std::string& words,
                                   const Input& input, std::chrono::seconds limit);
@@ -51,6 +51,9 @@ class Ssh {
 
 // What is to be said of an ssh that ended with code 255 after writing `text` to standard error.
 std::string ExplainSsh(std::string_view host, std::string_view text);
+
+// Text of another host, which must not control the terminal.
+std::string Printable(std::string text);
 
 // The last line of `text` that has something in it; "it said nothing" if none has.
 std::string LastLine(std::string_view text);

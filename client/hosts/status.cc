@@ -63,7 +63,7 @@ void Print(const std::vector<Row>& rows) {
   }
   const auto line = [&](const Row& row) {
     fmt::print("{:<{}}  {:<{}}  {:<{}}  {:<{}}  {}\n", row.name, name, row.host, host, row.release,
-               release, row.island, island, row.state);
+               release, row.island, island, Printable(row.state));
   };
   line({"NAME", "HOST", "RELEASE", "ISLAND", "STATE"});
   for (const Row& row : rows) line(row);

@@ -51,7 +51,10 @@ void FailEnded(Fleet& fleet, std::set<std::string>& waiting) {
       if (!waiting.contains(daemon.name)) continue;
       FAIRWAY_ASSIGN_OR_RETURN(const std::string why, site.host.WhyEnded(daemon.name));
       if (!why.empty()) {
-        return Error(absl::StatusCode::kAborted, "{} does not come up: {}", daemon.name, why);
+        return Error(absl::StatusCode::kAborted, "{} does not come up: {}{}", daemon.name, why,
+                     why.find("was known with") == std::string::npos
+                         ? ""
+                         : "; `fairway cluster down` and `up` let it be another");
       }
     }
     return absl::OkStatus();

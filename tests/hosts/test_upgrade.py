@@ -41,6 +41,9 @@ def test_upgrade_restarts_only_what_runs_otherwise_than_the_file_says(up):
         "fairway cluster upgrade: 10.0.0.3 (w1): w1 does not come up: executor ends with code 4: fenced by the "
         'controller: worker "w1" was known with 2 devices')
     assert "it stopped at island1" in done.stderr and done.stdout.splitlines() == UNCHANGED[:2]
+    assert "`fairway cluster down` and `up` let it be another" in done.stderr
+    write_file(operator)
+    assert operator.type(UPGRADE).stdout.splitlines() == [*UNCHANGED[:2], "10.0.0.3 (w1): ended w1, started w1"]
     # Another package.
     (operator.folder / "next").mkdir()
     make_package(operator.folder / "next", "fairway-0.1.0-linux-x86_64.tar.gz", "another", operator.folder)
