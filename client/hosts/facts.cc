@@ -51,7 +51,7 @@ absl::StatusOr<Facts> ParseFacts(std::string_view text) {
     if (name == "user") out.user = value;
     if (name == "system") out.system = value;
     if (name == "machine") out.machine = value;
-    if (name == "systemd") out.systemd = true;
+    if (name == "hidden") out.hidden = true;
     if (name == "lacks") out.lacks.push_back(value);
     if (name == "unwritable") out.unwritable = value;
     if (name == "current") out.current = value;
@@ -93,7 +93,7 @@ absl::Status CheckFacts(const Facts& facts, const Package& package, int64_t byte
                  "(ssh = \"USER@HOST\"), or sudo = true",
                  facts.user, facts.unwritable);
   }
-  if (facts.systemd && (facts.folder.starts_with("/home/") || facts.folder.starts_with("/root/"))) {
+  if (facts.hidden) {
     return Error(absl::StatusCode::kFailedPrecondition,
                  "services do not see home folders, such as {}: name another folder, /opt/fairway "
                  "say",

@@ -24,7 +24,7 @@ struct DaemonFacts {
 
 struct Facts {
   std::string folder, user, system, machine;
-  bool systemd = false;
+  bool hidden = false;             // its services cannot see the folder
   std::vector<std::string> lacks;  // programs
   std::string unwritable;          // the folder in which nothing can be made; empty: all is well
   int64_t free_bytes = 0;

@@ -64,7 +64,7 @@ TEST(FactsTest, SayWhatStopsAPackage) {
   EXPECT_THAT(fault("system=Darwin\n"), HasSubstr("has Darwin on x86_64"));
   EXPECT_THAT(fault("lacks=tar\nlacks=flock\n"), StartsWith("it lacks the programs tar, flock"));
   EXPECT_THAT(fault("unwritable=/opt\n"), StartsWith("user root can make nothing in /opt"));
-  EXPECT_THAT(fault("systemd=yes\nfolder=/home/a/fw\n"), StartsWith("services do not see home"));
+  EXPECT_THAT(fault("hidden=yes\n"), StartsWith("services do not see home"));
   EXPECT_EQ(fault("", 84 << 20), "");
   EXPECT_THAT(fault("", 85 << 20), StartsWith("/opt/fairway has 100 MiB free, and what is to be "
                                               "copied takes 101"));

@@ -74,7 +74,8 @@ probe() {
   if is_root && ! command -v setpriv >/dev/null; then say lacks setpriv; fi
   folder=$(readlink -m "$folder")
   say folder "$folder"
-  if has_systemd; then say systemd yes; fi
+  # Confined services see no home folders.
+  if has_systemd; then case $folder/ in "$HOME"/* | /home/*) say hidden yes ;; esac fi
   place=$folder
   while [ ! -e "$place" ]; do place=$(dirname "$place"); done
   if [ ! -d "$place" ] || [ ! -w "$place" ]; then say unwritable "$place"; fi

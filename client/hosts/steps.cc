@@ -45,7 +45,6 @@ std::vector<std::string> ThatLackOne(Fleet& fleet, const std::set<std::string>& 
 
 // Of each worker in `waiting`, whether it has ended; takes those on failed hosts out.
 void FailEnded(Fleet& fleet, std::set<std::string>& waiting) {
-  std::mutex mutex;
   fleet.ForEach([&](Site& site) -> absl::Status {
     for (const Daemon& daemon : site.daemons) {
       if (!waiting.contains(daemon.name)) continue;

@@ -49,6 +49,10 @@ def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
         (host.root / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
         host.program("systemctl", SYSTEMCTL)
         host.program("journalctl", 'unit=$(ls -t /run/*.log | head -n 1); tail -n 5 "$unit"')
+        (tmp_path / "hosts.toml").write_text(f'folder = "~/fairway"\n{FILE}')
+        assert "services do not see home folders, such as /root/fairway: name" in operator.type(
+            "fairway cluster up hosts.toml", code=1).stderr
+        (tmp_path / "hosts.toml").write_text(FILE)
         assert "started the controller" in operator.type("fairway cluster up hosts.toml").stdout
         calls = (host.root / "tmp/calls").read_text()
         for name in ("controller", "w1"):
