@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include <absl/strings/ascii.h>
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 
 #include "client/cli/process.h"
@@ -127,6 +129,26 @@ absl::StatusOr<OwnedFd> OpenInput(const Ssh::Input& input) {
   return high;
 }
 
+// The start of the names of folders for sockets; a process id follows.
+constexpr std::string_view kSockets = "fairway-ssh-";
+
+// Removes the folders of commands that were killed. Their connections end by themselves.
+void RemoveAbandoned(const std::string& place) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(place, ignored)) {
+    const std::string name = entry.path().filename().string();
+    struct stat facts {};
+    int64_t pid = 0;
+    if (!name.starts_with(kSockets) || ::lstat(entry.path().c_str(), &facts) != 0 ||
+        facts.st_uid != ::geteuid() || !S_ISDIR(facts.st_mode))
+      continue;
+    const std::string digits = name.substr(kSockets.size(), name.rfind('-') - kSockets.size());
+    if (absl::SimpleAtoi(digits, &pid) && pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 &&
+        errno == ESRCH)
+      std::filesystem::remove_all(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 std::string Printable(std::string text) {
@@ -190,9 +212,10 @@ absl::StatusOr<std::unique_ptr<Ssh>> Ssh::Make(std::string config) {
   }
   // A short path: sockets have at most 108 bytes.
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  const bool private_place = runtime != nullptr && std::strlen(runtime) < 30;
-  std::string sockets =
-      fmt::format("{}/fairway-ssh-XXXXXX", private_place && *runtime != '\0' ? runtime : "/tmp");
+  const bool is_short = runtime != nullptr && *runtime != '\0' && std::strlen(runtime) < 30;
+  const std::string place = is_short ? runtime : "/tmp";
+  RemoveAbandoned(place);
+  std::string sockets = fmt::format("{}/{}{}-XXXXXX", place, kSockets, ::getpid());
   if (::mkdtemp(sockets.data()) == nullptr) {
     return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", sockets,
                  std::strerror(errno));

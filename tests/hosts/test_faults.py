@@ -2,6 +2,7 @@
 """`fairway cluster` where something is wrong: each fault is one line about its host, and the others go on."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -161,9 +162,12 @@ def test_an_up_that_is_killed_leaves_nothing_that_the_next_one_trips_over(place)
     killed.send_signal(signal.SIGKILL)
     killed.wait(60)
     (hosts[GOOD].local / "bin/tar").unlink()
+    sockets = f"fairway-ssh-{killed.pid}-*"
+    assert len(list(pathlib.Path("/tmp").glob(sockets))) == 1
     assert "started w1" in operator.type("fairway cluster up hosts.toml").stdout
     (release,) = (path for path in (hosts[GOOD].root / "opt/fairway/releases").iterdir() if path.name[0] != ".")
     assert (release / "bin/fairway-worker").is_file()
+    assert not list(pathlib.Path("/tmp").glob(sockets))
 
 
 def test_two_operators_at_once_make_one_cluster(place):
