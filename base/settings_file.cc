@@ -78,8 +78,30 @@ absl::Status UnknownTable(std::string_view name, const toml::node& node) {
                          TableNames());
 }
 
-// Returns all bytes of the file, whose mode it checks.
-absl::StatusOr<std::string> ReadBytes(const std::string& path) {
+}  // namespace
+
+absl::StatusOr<SettingsTables> ParseSettings(std::string_view text) {
+  const toml::parse_result parsed = toml::parse(text);
+  if (!parsed) {
+    return InvalidArgument("{}: {}", LineOf(parsed.error().source()), parsed.error().description());
+  }
+  SettingsTables out;
+  for (const auto& [key, node] : parsed.table()) {
+    const std::string_view name = key.str();
+    const toml::table* const table = node.as_table();
+    const bool known = std::find(std::begin(kSettingsTables), std::end(kSettingsTables), name) !=
+                       std::end(kSettingsTables);
+    if (table == nullptr || !known) return UnknownTable(name, node);
+    std::vector<FileSetting>& settings = out[std::string(name)];
+    for (const auto& [setting, value] : *table) {
+      FAIRWAY_ASSIGN_OR_RETURN(FileSetting read, ParseSetting(setting.str(), value));
+      settings.push_back(std::move(read));
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> ReadTrusted(const std::string& path) {
   const auto failed = [&](int error) {
     return InvalidArgument("{}: cannot be read: {}", path, std::strerror(error));
   };
@@ -117,31 +139,8 @@ absl::StatusOr<std::string> ReadBytes(const std::string& path) {
   return out;
 }
 
-}  // namespace
-
-absl::StatusOr<SettingsTables> ParseSettings(std::string_view text) {
-  const toml::parse_result parsed = toml::parse(text);
-  if (!parsed) {
-    return InvalidArgument("{}: {}", LineOf(parsed.error().source()), parsed.error().description());
-  }
-  SettingsTables out;
-  for (const auto& [key, node] : parsed.table()) {
-    const std::string_view name = key.str();
-    const toml::table* const table = node.as_table();
-    const bool known = std::find(std::begin(kSettingsTables), std::end(kSettingsTables), name) !=
-                       std::end(kSettingsTables);
-    if (table == nullptr || !known) return UnknownTable(name, node);
-    std::vector<FileSetting>& settings = out[std::string(name)];
-    for (const auto& [setting, value] : *table) {
-      FAIRWAY_ASSIGN_OR_RETURN(FileSetting read, ParseSetting(setting.str(), value));
-      settings.push_back(std::move(read));
-    }
-  }
-  return out;
-}
-
 absl::StatusOr<SettingsTables> ReadSettings(const std::string& path) {
-  FAIRWAY_ASSIGN_OR_RETURN(const std::string text, ReadBytes(path));
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string text, ReadTrusted(path));
   absl::StatusOr<SettingsTables> out = ParseSettings(text);
   if (!out.ok()) return InvalidArgument("{}:{}", path, BoundedText(Text(out.status())));
   return out;

@@ -39,9 +39,13 @@ inline constexpr std::string_view kSettingsTables[] = {"controller", "up", "work
 // a table that no program reads, or a value that no flag can have; the text begins with "LINE: ".
 absl::StatusOr<SettingsTables> ParseSettings(std::string_view text);
 
-// Reads the file at `path`. The errors of ParseSettings, which then begin with the path;
-// INVALID_ARGUMENT also: it is no regular file that can be read, has over 1 MiB, or other users
-// may write it (they could make the daemons load code).
+// Returns all bytes of the file at `path`, which says what programs do. INVALID_ARGUMENT: it is no
+// regular file that can be read, has over 1 MiB, or other users may write it (they could make the
+// daemons load code).
+absl::StatusOr<std::string> ReadTrusted(const std::string& path);
+
+// Reads the file at `path`. The errors of ReadTrusted, and those of ParseSettings, which then begin
+// with the path.
 absl::StatusOr<SettingsTables> ReadSettings(const std::string& path);
 
 }  // namespace fairway

@@ -8,7 +8,6 @@ import contextlib
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import sys
 import pytest
 
 from cluster import BIN, clean_environment, wait_for
+from namespaces import network
 
 INSTALL = pathlib.Path(__file__).resolve().parents[2] / "docs" / "install.md"
 
@@ -25,10 +25,6 @@ def commands_in_the_page():
     page = INSTALL.read_text().partition("## Several hosts")[2]
     block = page.partition("```sh\n")[2].partition("```")[0]
     return [re.sub(r"\s+#.*", "", line) for line in block.splitlines() if line.strip()]
-
-
-def ip(*words):
-    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=120, check=False)
 
 
 class Host:
@@ -80,38 +76,13 @@ class Host:
 @pytest.fixture
 def hosts(tmp_path):
     """Three hosts with the addresses 10.0.0.1, 10.0.0.2 and 10.0.0.3 at one switch."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root, and the program ip")
-    names = [f"fairway-{os.getpid()}-{name}" for name in ("switch", "1", "2", "3")]
-    made = []
-    try:
-        for name in names:
-            done = ip("netns", "add", name)
-            if done.returncode != 0:
-                pytest.skip(f"this system makes no network namespaces: {done.stderr.strip()}")
-            made.append(name)
-        switch, *others = names
-        for words in (["add", "bridge", "type", "bridge"], ["set", "bridge", "up"]):
-            done = ip("-n", switch, "link", *words)
-            if done.returncode != 0:
-                pytest.skip(f"this system has no bridges: {done.stderr.strip()}")
-        for number, name in enumerate(others, 1):
-            port = f"port{number}"
-            for words in (["link", "add", port, "netns", switch, "type", "veth", "peer", "name", "up0", "netns", name],
-                          ["-n", switch, "link", "set", port, "master", "bridge", "up"],
-                          ["-n", name, "address", "add", f"10.0.0.{number}/24", "dev", "up0"],
-                          ["-n", name, "link", "set", "up0", "up"], ["-n", name, "link", "set", "lo", "up"]):
-                done = ip(*words)
-                assert done.returncode == 0, done.stderr
-        out = [Host(name, tmp_path / f"host{number}") for number, name in enumerate(others, 1)]
+    with network(3) as names:
+        out = [Host(name, tmp_path / f"host{number}") for number, name in enumerate(names, 1)]
         try:
             yield out
         finally:
             for host in reversed(out):
                 host.stop()
-    finally:
-        for name in made:
-            ip("netns", "del", name)
 
 
 def test_five_commands_lead_to_jax_on_three_hosts(hosts):

@@ -78,10 +78,10 @@ def wrong_with_fairway(words):
     verb = words[0]
     if not re.fullmatch(r"[a-z]\w*", verb):  # a flag, or the text of an error: `fairway up: ...`
         return None
-    if verb not in re.findall(r'command == "(\w+)"', read("client", "cli", "main.cc")):
+    if verb not in re.findall(r'command == "(\w+)"', read("client", "main.cc")):
         return f"no command {verb}"
     known = re.findall(r'Flag\(\s*"([\w-]+)"',
-                       sources("client/cli/*.cc", "base/config.cc", "bench/scale/main.cc"))
+                       sources("client/cli/*.cc", "client/hosts/*.cc", "base/config.cc", "bench/scale/main.cc"))
     known += ["help", "print-config", "config"]
     wrong = [word for word in words[1:] if word.startswith("--")
              and word[2:].partition("=")[0] not in known]

@@ -21,6 +21,7 @@
 #include "client/cli/run.h"
 #include "client/cli/tokens.h"
 #include "client/cli/up.h"
+#include "client/hosts/commands.h"
 
 namespace {
 
@@ -43,12 +44,13 @@ constexpr std::string_view kHelp =
     "  join    get a worker's certificate by a token: fairway join CONTROLLER --to DIRECTORY\n"
     "  token   make, list or revoke clients' tokens: fairway token create --role ROLE\n"
     "  certificate list or revoke workers' certificates: fairway certificate revoke NAME\n"
+    "  cluster several hosts, by ssh: fairway cluster up FILE\n"
     "  gateway lets JAX use a controller with TLS; fairway.connect starts it\n"
     "  completion let a shell complete these words: source <(fairway completion bash)\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
     "fairway COMMAND --help lists the flags of a command. All but up, config, init, issue, "
-    "completion and bench take\n"
+    "cluster, completion and bench take\n"
     "--controller HOST[:PORT] "
     "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER), --tls-ca FILE for TLS,\n"
     "and --token-file FILE for the token that a controller with certificates wants.\n";
@@ -74,6 +76,7 @@ int main(int argc, char** argv) {
   if (command == "join") return fairway::RunJoin(argc - 1, argv + 1);
   if (command == "token") return fairway::RunToken(argc - 1, argv + 1);
   if (command == "certificate") return fairway::RunCertificate(argc - 1, argv + 1);
+  if (command == "cluster") return fairway::RunCluster(argc - 1, argv + 1);
   if (command == "gateway") return fairway::RunGateway(argc - 1, argv + 1);
   if (command == "completion") return fairway::RunCompletion(argc - 1, argv + 1);
   if (command == "config") return fairway::RunConfig(argc - 1, argv + 1);
@@ -89,7 +92,7 @@ int main(int argc, char** argv) {
                "fairway: unknown command '{}' (up, down, run, status, get, describe, doctor, "
                "diagnose, logs, "
                "restart, config, init, "
-               "issue, join, token, certificate, gateway, completion, bench; --help tells "
+               "issue, join, token, certificate, cluster, gateway, completion, bench; --help tells "
                "more)\n",
                command);
   }

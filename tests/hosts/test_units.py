@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairway cluster` on a host with systemd: its units, given to a stand-in for systemctl, since no systemd runs here."""
+
+import os
+import re
+import shutil
+import signal
+
+from cluster import wait_for
+from ssh_hosts import make_package, ssh_hosts
+
+FILE = """
+package = "fairway-0.1.0-linux-x86_64.tar.gz"
+ssh-config = "ssh_config"
+[controller]
+ssh = "10.0.0.1"
+[[worker]]
+name = "w1"
+ssh = "10.0.0.1"
+[settings.worker]
+runtime = "host"
+"""
+SYSTEMCTL = r"""
+echo "$@" >>/tmp/calls
+for unit in "$@"; do :; done
+file=/etc/systemd/system/$unit pid=/run/$unit.pid
+value() { sed -n "s/^$1=//p" "$file"; }
+case $1 in
+  show) [ "$3" = InvocationID ] && echo now || cat "$pid" 2>/dev/null || echo 0 ;;
+  start)
+    umask 077
+    setsid setpriv --reuid "$(value User)" --regid "$(value Group)" --init-groups $(value ExecStart) \
+      </dev/null >"/run/$unit.log" 2>&1 9>&- &
+    echo $! >"$pid" ;;
+  disable)
+    [ -f "$pid" ] || exit 0
+    kill "$(cat "$pid")"
+    while readlink "/proc/$(cat "$pid")/exe" >/dev/null; do sleep 0.1; done
+    rm "$pid" ;;
+esac
+"""
+
+
+def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
+    make_package(tmp_path)
+    (tmp_path / "hosts.toml").write_text(FILE)
+    with ssh_hosts(tmp_path, 1) as (operator, (host,)):
+        (host.root / "run/systemd/system").mkdir(parents=True)
+        (host.root / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
+        host.program("systemctl", SYSTEMCTL)
+        host.program("journalctl", 'unit=$(ls -t /run/*.log | head -n 1); tail -n 5 "$unit"')
+        (tmp_path / "hosts.toml").write_text(f'folder = "~/fairway"\n{FILE}')
+        assert "services do not see home folders, such as /root/fairway: name" in operator.type(
+            "fairway cluster up hosts.toml", code=1).stderr
+        (tmp_path / "hosts.toml").write_text(FILE)
+        assert "started the controller" in operator.type("fairway cluster up hosts.toml").stdout
+        calls = (host.root / "tmp/calls").read_text()
+        for name in ("controller", "w1"):
+            unit = f"fairway-cluster-{name}.service"
+            assert f"enable --quiet {unit}\nstart --no-block {unit}\n" in calls
+            text = (host.root / "etc/systemd/system" / unit).read_text()
+            assert re.search(rf"^ExecStart=/opt/fairway/releases/0\.1\.0-\w+/bin/fairway-\w+ --config /opt/fairway/etc/{name}\.toml$",
+                             text, re.M)
+            assert "\nUser=fairway\n" in text and "\nProtectSystem=strict\n" in text and "/var/lib" not in text
+        assert "\nReadWritePaths=/opt/fairway/workers/w1\n" in text
+        assert "\nInaccessiblePaths=-/opt/fairway/controller\n" in text
+        if shutil.which("systemd-analyze"):
+            judged = operator.run("ssh -F ssh_config 10.0.0.1 systemd-analyze verify --man=no "
+                                  "/etc/systemd/system/fairway-cluster-*.service")
+            assert judged.returncode == 0 and "fairway-cluster" not in judged.stderr, judged.stderr
+        assert operator.type("fairway cluster up hosts.toml").stdout.splitlines()[0] == "10.0.0.1 (controller, w1): no change"
+        operator.type("fairway cluster status hosts.toml")
+        # What it says of a daemon that ends is in the journal.
+        running = host.daemons()
+        os.kill(running["w1"], signal.SIGKILL)
+        wait_for(lambda: "w1" not in host.daemons(), "its end")
+        (tmp_path / "hosts.toml").write_text(FILE + "drain-limit = '2s'\n")
+        assert "started w1" in operator.type("fairway cluster up hosts.toml").stdout
+        assert host.daemons()["controller"] == running["controller"]
+        said = operator.type("fairway cluster down hosts.toml --purge").stdout
+        assert said == "10.0.0.1 (controller, w1): ended w1, ended controller, removed /opt/fairway\n"
+        assert not list((host.root / "etc/systemd/system").glob("fairway-*")) and not host.daemons()
