@@ -37,6 +37,8 @@ const std::set<std::tuple<Verb, Whose, TokenRole>> kAllowed = {
     {kSeeSessions, Whose::kNone, kOperator},
     {kSeeSessions, Whose::kNone, kUser},
     {kSeeSessions, Whose::kNone, kViewer},
+    {kCordonIsland, Whose::kNone, kAdmin},
+    {kCordonIsland, Whose::kNone, kOperator},
     {kSeeCertificates, Whose::kNone, kAdmin},
     {kRevokeCertificates, Whose::kNone, kAdmin},
 };

@@ -37,6 +37,9 @@ class AdminClient {
   absl::Status GetLogs(const v1::GetLogsRequest& request,
                        const std::function<void(const v1::LogLine&)>& on_line);
   absl::StatusOr<v1::RestartExecutorResponse> RestartExecutor(const std::string& worker);
+  absl::StatusOr<v1::CordonIslandResponse> CordonIsland(const std::string& island);
+  absl::StatusOr<v1::UncordonIslandResponse> UncordonIsland(const std::string& island);
+  absl::StatusOr<v1::DrainIslandResponse> DrainIsland(const std::string& island);
   absl::StatusOr<v1::ShutdownResponse> Shutdown();
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::ListTokensResponse> ListTokens();  // all of them

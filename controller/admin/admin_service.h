@@ -21,7 +21,7 @@ struct AdminHooks {
   EventLoop* loop = nullptr;
   BlockingPool* disk = nullptr;                  // reads log files
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
-  const Cluster* cluster = nullptr;              // asked in the loop; outlives the service
+  Cluster* cluster = nullptr;                    // asked in the loop; outlives the service
   // Called in the loop; answers as WorkerHub::RestartExecutor does.
   std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
   // Called in the loop: ends all connections of a worker.

@@ -24,6 +24,8 @@ absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tena
   return raw;
 }
 
+absl::Status IfrtDoor::MayOpen() const { return cluster_->sessions().MayOpen(); }
+
 void IfrtDoor::Close(uint64_t id) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;

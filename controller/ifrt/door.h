@@ -31,6 +31,8 @@ class IfrtDoor {
   // no island is up. ALREADY_EXISTS: the id is taken.
   absl::StatusOr<IfrtSession*> Open(uint64_t id, const std::string& tenant, IfrtShell* shell,
                                     const CallbackChannel& channel = {});
+  // UNAVAILABLE: Open would fail now, and why.
+  absl::Status MayOpen() const;
   // Frees all that the session owned. Unknown ids are ignored.
   void Close(uint64_t id);
   // nullptr: there is no such session.

@@ -251,6 +251,7 @@ MAY = {
     **{ADMIN + "List" + kind: {"admin", "operator", "user", "viewer"} for kind in ("Sessions", "Arrays", "Programs", "Nodes")},
     ADMIN + "GetLogs": OPERATORS,
     ADMIN + "RestartExecutor": OPERATORS,
+    **{ADMIN + verb + "Island": OPERATORS for verb in ("Cordon", "Uncordon", "Drain")},
     ADMIN + "Shutdown": OPERATORS,
     ADMIN + "CreateToken": {"admin"},
     ADMIN + "ListTokens": {"admin"},
