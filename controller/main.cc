@@ -37,6 +37,7 @@
 #include "controller/daemon/metrics.h"
 #include "controller/daemon/process_watch.h"
 #include "controller/daemon/web_pages.h"
+#include "controller/events/event_ring.h"
 #include "controller/ifrt/door.h"
 #include "controller/ifrt/grpc_service.h"
 #include "controller/native/door.h"
@@ -91,6 +92,7 @@ class Controller {
   // Why somebody may read no more by HTTP than that this process lives: decided here alone.
   std::optional<HttpAnswer> Refusal(const HttpRequest& request);
   AdminHooks Hooks();
+  NoteEvent Noting();
   CallAccess Access();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
@@ -116,6 +118,7 @@ class Controller {
   std::unique_ptr<Gate> gate_;             // nullptr: no certificates, and so no tokens
   std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
   std::unique_ptr<Issuer> issuer_;
+  EventRing events_;
   BlockingPool disk_{"fairway-disk", 1};
   BlockingPool tokens_{"fairway-tokens", 1};
   std::unique_ptr<ControllerShell> shell_;
@@ -164,6 +167,8 @@ AdminHooks Controller::Hooks() {
   hooks.disk = &disk_;
   hooks.snapshot = [this] { return shell_->Snapshot(); };
   hooks.cluster = &shell_->cluster();
+  hooks.events = &events_;
+  hooks.note = Noting();
   hooks.restart_executor = [this](const std::string& worker) {
     return shell_->RestartExecutor(worker, "it was ended by `fairway restart`");
   };
@@ -179,6 +184,13 @@ AdminHooks Controller::Hooks() {
   hooks.issuer = issuer_.get();
   hooks.link_port = shell_->link_port();
   return hooks;
+}
+
+NoteEvent Controller::Noting() {
+  return [this](NewEvent event) {
+    events_.Add(std::move(event),
+                std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()));
+  };
 }
 
 CallAccess Controller::Access() {
@@ -209,11 +221,13 @@ void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudge
                          .blocks = BlockPool::Make(0, spool),
                          .fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20, memory)});
   door_->set_callbacks(&callbacks_->router());
+  door_->set_note(Noting());
   ifrt_ = std::make_unique<IfrtGrpcService>(
       &loop_, door_.get(), IfrtGrpcOptions{.spool = spool, .messages = messages, .access = access});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),
       NativeSessionOptions{.caps = caps, .server = "fairway-controller " FAIRWAY_VERSION});
+  native_door_->set_note(Noting());
   native_ = std::make_unique<NativeGrpcService>(&loop_, native_door_.get(),
                                                 NativeGrpcOptions{spool, messages, access});
 }
@@ -239,6 +253,7 @@ absl::Status Controller::Start() {
     EndExpired();
   }
   ControllerOptions options = OptionsOf(flags_, spool, memory, tls);
+  options.note = Noting();
   if (issuer_ != nullptr) {
     options.renew = [this](auto&&... what) { Renew(std::forward<decltype(what)>(what)...); };
   }

@@ -26,6 +26,7 @@ constexpr Rule RuleOf(Verb verb) {
   switch (verb) {
     case Verb::kSeeStatus:
     case Verb::kSeeSessions:
+    case Verb::kSeeEvents:
       return {kViewers | kUsers, Whose::kNone};
     case Verb::kReadLogs:
     case Verb::kRestartExecutor:
@@ -60,6 +61,7 @@ constexpr Method kMethods[] = {
     {"fairway.v1.Admin.ListArrays", Verb::kSeeSessions},
     {"fairway.v1.Admin.ListPrograms", Verb::kSeeSessions},
     {"fairway.v1.Admin.ListNodes", Verb::kSeeSessions},
+    {"fairway.v1.Admin.ListEvents", Verb::kSeeEvents},
     {"fairway.v1.Admin.GetLogs", Verb::kReadLogs},
     {"fairway.v1.Admin.RestartExecutor", Verb::kRestartExecutor},
     {"fairway.v1.Admin.CordonIsland", Verb::kCordonIsland},
@@ -122,6 +124,8 @@ std::string_view Described(Verb verb) {
       return "see what sessions have";
     case Verb::kCordonIsland:
       return "cordon or drain an island";
+    case Verb::kSeeEvents:
+      return "see events";
   }
   return "";
 }

@@ -132,6 +132,10 @@ absl::StatusOr<v1::ListNodesResponse> AdminClient::ListNodes(const v1::ListReque
   return Ask(*state_, &v1::Admin::Stub::ListNodes, request);
 }
 
+absl::StatusOr<v1::ListEventsResponse> AdminClient::ListEvents(const v1::ListRequest& request) {
+  return Ask(*state_, &v1::Admin::Stub::ListEvents, request);
+}
+
 absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
                                   const std::function<void(const v1::LogLine&)>& on_line) {
   FAIRWAY_RETURN_IF_ERROR(state_->wrong);

@@ -30,6 +30,7 @@ const std::map<std::string, Allowed> kTable = {
     {"fairway.v1.Admin.ListArrays", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
     {"fairway.v1.Admin.ListPrograms", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
     {"fairway.v1.Admin.ListNodes", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
+    {"fairway.v1.Admin.ListEvents", {Whose::kNone, {kAdmin, kOperator, kUser, kViewer}}},
     {"fairway.v1.Admin.GetLogs", {Whose::kNone, {kAdmin, kOperator}}},
     {"fairway.v1.Admin.RestartExecutor", {Whose::kNone, {kAdmin, kOperator}}},
     {"fairway.v1.Admin.CordonIsland", {Whose::kNone, {kAdmin, kOperator}}},

@@ -177,7 +177,8 @@ class Implementation final : public AdminService {
   explicit Implementation(AdminHooks hooks) : methods_(hooks.access), hooks_(std::move(hooks)) {
     ServeCluster();
     ServeListings(methods_, hooks_.loop, hooks_.cluster);
-    ServeCordons(methods_, hooks_.loop, hooks_.cluster);
+    ServeEvents(methods_, hooks_.loop, hooks_.events);
+    ServeCordons(methods_, hooks_.loop, hooks_.cluster, hooks_.note);
     ServeTokens();
     ServeCertificates();
   }

@@ -11,6 +11,7 @@
 #include "async/event_loop.h"
 #include "controller/access/call_access.h"
 #include "controller/daemon/snapshot.h"
+#include "controller/events/event_ring.h"
 #include "fairway/v1/admin.pb.h"
 #include "identity/gate.h"
 #include "identity/issuer.h"
@@ -22,6 +23,8 @@ struct AdminHooks {
   BlockingPool* disk = nullptr;                  // reads log files
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
   Cluster* cluster = nullptr;                    // asked in the loop; outlives the service
+  const EventRing* events = nullptr;             // asked in the loop
+  NoteEvent note;                                // called in the loop; empty: nobody hears
   // Called in the loop; answers as WorkerHub::RestartExecutor does.
   std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
   // Called in the loop: ends all connections of a worker.

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "base/utf8.h"
 #include "controller/cluster/fleet.h"
@@ -40,21 +41,30 @@ void Fill(const DrainProgress& progress, v1::DrainIslandResponse* response) {
 
 class Cordons {
  public:
-  Cordons(const CallAccess* access, Cluster* cluster) : access_(access), cluster_(cluster) {}
+  Cordons(const CallAccess* access, Cluster* cluster, NoteEvent note)
+      : access_(access), cluster_(cluster), note_(std::move(note)) {}
 
   template <typename Call>
   void CordonIsland(Call* call) const {
-    Change(call, "cordon",
-           cluster_->fleet().CordonIsland(call->request().island(), CordonBy(call->caller())));
+    const Cordon by = CordonBy(call->caller());
+    const auto changed = cluster_->fleet().CordonIsland(call->request().island(), by);
+    if (changed.ok() && *changed) Tell(call->request().island(), "IslandCordoned", by);
+    Change(call, "cordon", changed);
   }
   template <typename Call>
   void UncordonIsland(Call* call) const {
-    Change(call, "uncordon", cluster_->fleet().UncordonIsland(call->request().island()));
+    const auto changed = cluster_->fleet().UncordonIsland(call->request().island());
+    if (changed.ok() && *changed)
+      Tell(call->request().island(), "IslandUncordoned", CordonBy(call->caller()));
+    Change(call, "uncordon", changed);
   }
   template <typename Call>
   void DrainIsland(Call* call) const {
     const std::string& name = call->request().island();
-    const auto progress = cluster_->fleet().DrainIsland(name, CordonBy(call->caller()));
+    const Cordon by = CordonBy(call->caller());
+    const auto progress = cluster_->fleet().DrainIsland(name, by);
+    if (progress.ok() && progress->cordoned) Tell(name, "IslandCordoned", by);
+    if (progress.ok() && progress->closed) Tell(name, "IslandDrained", by);
     if (!progress.ok() || progress->cordoned)
       Record(call->caller(), "drain", name, progress.status());
     if (progress.ok()) Fill(*progress, &call->response());
@@ -75,14 +85,27 @@ class Cordons {
                     fmt::format("{} island {}", verb, BoundedText(island, 200)), status);
   }
 
+  // What one operator does often pushes out what operators did before, and no event of islands.
+  void Tell(const std::string& island, std::string reason, const Cordon& by) const {
+    if (!note_) return;
+    const std::string_view what = reason == "IslandCordoned" ? "it takes no new sessions: cordoned"
+                                  : reason == "IslandUncordoned"
+                                      ? "it takes new sessions: uncordoned"
+                                      : "nobody has anything there: drained";
+    NewEvent event = IslandEvent(island, std::move(reason), fmt::format("{} by {}", what, by.by));
+    event.owner = "";  // no island has that name
+    note_(std::move(event));
+  }
+
   const CallAccess* access_;
   Cluster* cluster_;
+  NoteEvent note_;
 };
 
 }  // namespace
 
-void ServeCordons(GatedMethods& methods, EventLoop* loop, Cluster* cluster) {
-  const Cordons cordons(&methods.access(), cluster);
+void ServeCordons(GatedMethods& methods, EventLoop* loop, Cluster* cluster, NoteEvent note) {
+  const Cordons cordons(&methods.access(), cluster, std::move(note));
   methods.AddUnary<v1::CordonIslandRequest, v1::CordonIslandResponse>(
       "fairway.v1.Admin.CordonIsland", [loop, cordons](auto* call) {
         loop->Post("admin CordonIsland", [call, cordons] { cordons.CordonIsland(call); });

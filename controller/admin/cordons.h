@@ -6,12 +6,14 @@
 #include "async/event_loop.h"
 #include "controller/access/gated_methods.h"
 #include "controller/cluster/cluster.h"
+#include "controller/events/event_ring.h"
 
 namespace fairway {
 
 // Adds CordonIsland, UncordonIsland and DrainIsland. Each call is one operation of the cluster, in
-// the loop; the audit log hears of those that change something or fail. Both outlive the methods.
-void ServeCordons(GatedMethods& methods, EventLoop* loop, Cluster* cluster);
+// the loop; the audit log hears of those that change something or fail, and `note` of the former.
+// Loop and cluster outlive the methods.
+void ServeCordons(GatedMethods& methods, EventLoop* loop, Cluster* cluster, NoteEvent note);
 
 }  // namespace fairway
 

@@ -12,6 +12,7 @@
 namespace fairway {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class AdminCordonsTest : public AdminServiceTest {
@@ -95,6 +96,43 @@ TEST_F(AdminCordonsTest, ADrainTellsOperatorsWhoHoldsTheIslandAndSaysWhenItIsDra
   EXPECT_THAT(audit, HasSubstr(R"("object":"drain island ia")"));
   EXPECT_THAT(audit, HasSubstr(R"("object":"drain island ib")"));
   EXPECT_EQ(std::ranges::count(audit, '\n'), 2);
+}
+
+TEST_F(AdminCordonsTest, WhatChangesIsAnEventThatAllSee) {
+  Start();
+  events_.Add(SessionEvent(7, "red", "SessionOpened", "of red"), Event::Time());
+  events_.Add(SessionEvent(8, "blue", "SessionOpened", "of blue"), Event::Time());
+  events_.Add({.kind = EventKind::kRefusals, .reason = "R", .object = "host", .text = "\xff"},
+              Event::Time());
+  Serve();
+  const std::string op = TokenOf(TokenRole::kOperator);
+  bool changed = false;
+  EXPECT_TRUE(Cordon(op, "ia", &changed).ok());
+  EXPECT_TRUE(Cordon(op, "ia", &changed).ok());
+  EXPECT_TRUE(Drain(op, "ia").drained());
+  EXPECT_TRUE(Drain(op, "ia").drained());
+  const auto seen = [&](const std::string& token, uint64_t session = 0, uint64_t after = 0) {
+    v1::ListRequest request;
+    request.set_session(session);
+    request.mutable_after()->set_id(after);
+    v1::ListEventsResponse response;
+    EXPECT_TRUE(Call(&Stub::ListEvents, token, request, &response).ok());
+    EXPECT_FALSE(response.has_next());
+    Lines lines;
+    for (const v1::ListedEvent& event : response.events())
+      lines.push_back(fmt::format("{}: {} {}", event.object(), event.text(), event.count()));
+    return lines;
+  };
+  const std::string cordoned =
+      fmt::format("island ia: it takes no new sessions: cordoned by token {} (operator) 1", 1);
+  const std::string drained =
+      fmt::format("island ia: nobody has anything there: drained by token {} (operator) 1", 1);
+  EXPECT_THAT(seen(op), ElementsAre("session 7: of red 1", "session 8: of blue 1", "host: ? 1",
+                                    cordoned, drained));
+  EXPECT_THAT(seen(TokenOf(TokenRole::kUser, "red")),
+              ElementsAre("session 7: of red 1", cordoned, drained));
+  EXPECT_THAT(seen(op, 8), ElementsAre("session 8: of blue 1"));
+  EXPECT_THAT(seen(op, 0, 4), ElementsAre(drained));
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ class AdminServiceTest : public ClusterTest {
     AdminHooks hooks;
     hooks.loop = &loop_;
     hooks.cluster = &cluster;
+    hooks.events = &events_;
+    hooks.note = [this](NewEvent event) { events_.Add(std::move(event), Event::Time()); };
     hooks.access = CallAccess(&loop_, gate_.get());
     service_ = MakeAdminService(std::move(hooks));
     server_ = std::make_unique<ServerForTest>(service_->methods());
@@ -64,6 +66,7 @@ class AdminServiceTest : public ClusterTest {
     return (stub_.get()->*call)(&context, request, response);
   }
 
+  EventRing events_;  // in the loop, once it serves
   std::string directory_;
   std::unique_ptr<Gate> gate_;
   EventLoop loop_;

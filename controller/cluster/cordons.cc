@@ -82,7 +82,7 @@ absl::StatusOr<DrainProgress> Cluster::Fleet::DrainIsland(const std::string& nam
     s.Charge(progress.most.size() + s.holdings.size() / 16);
     progress.holders = progress.most.size();
     const size_t told = std::min(progress.holders, kMostHolders);
-    std::ranges::partial_sort(progress.most, progress.most.begin() + static_cast<long>(told),
+    std::ranges::partial_sort(progress.most, progress.most.begin() + static_cast<std::ptrdiff_t>(told),
                               [](const IslandHolder& a, const IslandHolder& b) {
                                 return std::pair(-a.bytes, a.session) <
                                        std::pair(-b.bytes, b.session);
@@ -95,7 +95,8 @@ absl::StatusOr<DrainProgress> Cluster::Fleet::DrainIsland(const std::string& nam
     progress.watching = island.sessions - std::min(island.sessions, open);
   }
   Cordon& kept = s.cordons.at(name);
-  kept.drained = kept.drained || progress.holders == 0;
+  progress.closed = !kept.drained && progress.holders == 0;
+  kept.drained = kept.drained || progress.closed;
   progress.drained = kept.drained;  // what has come since then fails
   return progress;
 }

@@ -50,6 +50,7 @@ struct IslandHolder {
 struct DrainProgress {
   bool cordoned = false;  // by this call
   bool drained = false;
+  bool closed = false;                  // drained by this call
   size_t holders = 0;                   // sessions
   std::vector<IslandHolder> most = {};  // those with most bytes there, the first ones
   size_t watching = 0;                  // open sessions that see the island and have nothing there

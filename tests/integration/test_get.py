@@ -188,7 +188,7 @@ def test_yaml_says_the_same_as_json(cluster):
 
 
 @pytest.mark.parametrize("words, error", [
-    (["get"], "fairway get: which kind? (islands, workers, devices, sessions, arrays, programs, transfers, nodes)"),
+    (["get"], "fairway get: which kind? (islands, workers, devices, sessions, arrays, programs, transfers, nodes, events)"),
     (["get", "iland"], "fairway get: no kind 'iland'; did you mean islands? (there are islands, workers, devices"),
     (["get", "islands", "-o", "jsn"],
      "fairway get: no --output 'jsn'; did you mean json? (there are text, wide, json, yaml)"),
