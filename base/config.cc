@@ -154,6 +154,13 @@ struct Config::State {
     return *entries.back();
   }
 
+  void MakePositional(Entry& entry, std::string_view help_text) {
+    entry.positional = true;
+    app.remove_option(entry.option);
+    entry.option = app.add_option(
+        entry.name, [](const CLI::results_t&) { return true; }, std::string(help_text));
+  }
+
   // Returns one line about an undeclared flag.
   std::string UnknownFlag(const std::string& argument) const {
     const std::string flag = argument.substr(0, argument.find('='));
@@ -371,10 +378,20 @@ void Config::Positional(std::string_view name, std::string* value, std::string_v
         return absl::OkStatus();
       },
       [value] { return *value; });
-  entry.positional = true;
-  state_->app.remove_option(entry.option);
-  entry.option = state_->app.add_option(
-      std::string(name), [](const CLI::results_t&) { return true; }, std::string(help));
+  state_->MakePositional(entry, help);
+}
+
+void Config::Positional(std::string_view name, std::vector<std::string>* value,
+                        std::string_view help) {
+  auto& entry = state_->Add(
+      name, help, "TEXT ...",
+      [value](const std::string& text) {
+        value->push_back(text);
+        return absl::OkStatus();
+      },
+      [value] { return fmt::format("{}", fmt::join(*value, ",")); });
+  state_->MakePositional(entry, help);
+  entry.option->expected(-1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 Config::Outcome Config::Parse(const std::vector<std::string>& args,

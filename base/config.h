@@ -74,6 +74,8 @@ class Config {
   void Check(std::function<absl::Status()> check);
   // Declares an optional word without a dash; words come in the order of declaration.
   void Positional(std::string_view name, std::string* value, std::string_view help);
+  // All words that are left.
+  void Positional(std::string_view name, std::vector<std::string>* value, std::string_view help);
 
   // Reads all settings. nullopt: go on. A number: exit with it. The text is printed then: 0 after
   // --help, --version and --print-config; kExitUsage after an error, which takes one line.

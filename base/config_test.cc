@@ -235,6 +235,23 @@ TEST(ConfigTest, AReloadAppliesWhatCanChange) {
   EXPECT_EQ(present["port"], "1");
 }
 
+TEST(ConfigTest, AListOfWordsTakesAllThatAreLeft) {
+  const auto words = [](const std::vector<std::string>& args) {
+    std::vector<std::string> islands;
+    bool all = false;
+    Config config("fairway test", "A program.");
+    config.Flag("all", &all, "All");
+    config.Positional("ISLAND", &islands, "Islands");
+    const Config::Outcome outcome =
+        config.Parse(args, [](const std::string&) { return std::nullopt; });
+    EXPECT_FALSE(outcome.exit_code.has_value()) << outcome.error;
+    return islands;
+  };
+  EXPECT_THAT(words({}), ElementsAre());
+  EXPECT_THAT(words({"i0"}), ElementsAre("i0"));
+  EXPECT_THAT(words({"i0", "i1", "--all", "i2"}), ElementsAre("i0", "i1", "i2"));
+}
+
 TEST(ConfigTest, HelpAndVersion) {
   const auto help = Parse({"--help"}).outcome;
   EXPECT_EQ(help.exit_code, 0);

@@ -12,6 +12,7 @@
 #include "client/cli/check_config.h"
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
+#include "client/cli/cordon.h"
 #include "client/cli/describe.h"
 #include "client/cli/diagnose.h"
 #include "client/cli/doctor.h"
@@ -38,6 +39,9 @@ constexpr std::string_view kHelp =
     "  diagnose collect what a report of a fault needs in one archive, without secrets\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
     "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
+    "  cordon  keep new sessions from islands: fairway cordon ISLAND...\n"
+    "  uncordon let new sessions see them again: fairway uncordon ISLAND...\n"
+    "  drain   cordon an island and wait until nobody has anything there: fairway drain ISLAND\n"
     "  config  try a settings file: fairway config check FILE\n"
     "  init    make the CA of a cluster and an admin's token: fairway init DIRECTORY\n"
     "  issue   make a daemon's certificate: fairway issue NAME --from DIRECTORY\n"
@@ -69,6 +73,9 @@ int main(int argc, char** argv) {
   if (command == "doctor") return fairway::RunDoctor(argc - 1, argv + 1);
   if (command == "diagnose") return fairway::RunDiagnose(argc - 1, argv + 1);
   if (command == "restart") return fairway::RunRestart(argc - 1, argv + 1);
+  if (command == "cordon") return fairway::RunCordon(argc - 1, argv + 1);
+  if (command == "uncordon") return fairway::RunUncordon(argc - 1, argv + 1);
+  if (command == "drain") return fairway::RunDrain(argc - 1, argv + 1);
   if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
   if (command == "init") return fairway::RunInit(argc - 1, argv + 1);
@@ -90,8 +97,7 @@ int main(int argc, char** argv) {
   } else {
     fmt::print(stderr,
                "fairway: unknown command '{}' (up, down, run, status, get, describe, doctor, "
-               "diagnose, logs, "
-               "restart, config, init, "
+               "diagnose, logs, restart, cordon, uncordon, drain, config, init, "
                "issue, join, token, certificate, cluster, gateway, completion, bench; --help tells "
                "more)\n",
                command);

@@ -38,6 +38,7 @@
 #include "controller/daemon/own_certificate.h"
 #include "controller/daemon/process_watch.h"
 #include "controller/daemon/web_pages.h"
+#include "controller/events/event_ring.h"
 #include "controller/ifrt/door.h"
 #include "controller/ifrt/grpc_service.h"
 #include "controller/native/door.h"
@@ -92,6 +93,7 @@ class Controller {
   // Why somebody may read no more by HTTP than that this process lives: decided here alone.
   std::optional<HttpAnswer> Refusal(const HttpRequest& request);
   AdminHooks Hooks();
+  NoteEvent Noting();
   CallAccess Access();
   // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudget>& memory);
@@ -119,6 +121,7 @@ class Controller {
   std::unique_ptr<Gate> gate_;             // nullptr: no certificates, and so no tokens
   std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
   std::unique_ptr<Issuer> issuer_;
+  EventRing events_;
   BlockingPool disk_{"fairway-disk", 1};
   std::unique_ptr<OwnCertificate> own_certificate_;  // nullptr: there is no key of the CA
   BlockingPool tokens_{"fairway-tokens", 1};         // which may still use that
@@ -168,6 +171,8 @@ AdminHooks Controller::Hooks() {
   hooks.disk = &disk_;
   hooks.snapshot = [this] { return shell_->Snapshot(); };
   hooks.cluster = &shell_->cluster();
+  hooks.events = &events_;
+  hooks.note = Noting();
   hooks.restart_executor = [this](const std::string& worker) {
     return shell_->RestartExecutor(worker, "it was ended by `fairway restart`");
   };
@@ -183,6 +188,13 @@ AdminHooks Controller::Hooks() {
   hooks.issuer = issuer_.get();
   hooks.link_port = shell_->link_port();
   return hooks;
+}
+
+NoteEvent Controller::Noting() {
+  return [this](NewEvent event) {
+    events_.Add(std::move(event),
+                std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()));
+  };
 }
 
 CallAccess Controller::Access() {
@@ -213,11 +225,13 @@ void Controller::OpenDoors(const Spool& spool, const std::shared_ptr<MemoryBudge
                          .blocks = BlockPool::Make(0, spool),
                          .fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20, memory)});
   door_->set_callbacks(&callbacks_->router());
+  door_->set_note(Noting());
   ifrt_ = std::make_unique<IfrtGrpcService>(
       &loop_, door_.get(), IfrtGrpcOptions{.spool = spool, .messages = messages, .access = access});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),
       NativeSessionOptions{.caps = caps, .server = "fairway-controller " FAIRWAY_VERSION});
+  native_door_->set_note(Noting());
   native_ = std::make_unique<NativeGrpcService>(&loop_, native_door_.get(),
                                                 NativeGrpcOptions{spool, messages, access});
 }
@@ -244,6 +258,7 @@ absl::Status Controller::Start() {
     RenewOwn();
   }
   ControllerOptions options = OptionsOf(flags_, spool, memory, tls);
+  options.note = Noting();
   if (issuer_ != nullptr) {
     options.renew = [this](auto&&... what) { Renew(std::forward<decltype(what)>(what)...); };
   }

@@ -26,10 +26,12 @@ constexpr Rule RuleOf(Verb verb) {
   switch (verb) {
     case Verb::kSeeStatus:
     case Verb::kSeeSessions:
+    case Verb::kSeeEvents:
       return {kViewers | kUsers, Whose::kNone};
     case Verb::kReadLogs:
     case Verb::kRestartExecutor:
     case Verb::kEndCluster:
+    case Verb::kCordonIsland:
       return {kOperators, Whose::kNone};
     case Verb::kSeeTokens:
     case Verb::kChangeTokens:
@@ -59,8 +61,12 @@ constexpr Method kMethods[] = {
     {"fairway.v1.Admin.ListArrays", Verb::kSeeSessions},
     {"fairway.v1.Admin.ListPrograms", Verb::kSeeSessions},
     {"fairway.v1.Admin.ListNodes", Verb::kSeeSessions},
+    {"fairway.v1.Admin.ListEvents", Verb::kSeeEvents},
     {"fairway.v1.Admin.GetLogs", Verb::kReadLogs},
     {"fairway.v1.Admin.RestartExecutor", Verb::kRestartExecutor},
+    {"fairway.v1.Admin.CordonIsland", Verb::kCordonIsland},
+    {"fairway.v1.Admin.UncordonIsland", Verb::kCordonIsland},
+    {"fairway.v1.Admin.DrainIsland", Verb::kCordonIsland},
     {"fairway.v1.Admin.Shutdown", Verb::kEndCluster},
     {"fairway.v1.Admin.CreateToken", Verb::kChangeTokens},
     {"fairway.v1.Admin.ListTokens", Verb::kSeeTokens},
@@ -116,6 +122,10 @@ std::string_view Described(Verb verb) {
       return "revoke certificates";
     case Verb::kSeeSessions:
       return "see what sessions have";
+    case Verb::kCordonIsland:
+      return "cordon or drain an island";
+    case Verb::kSeeEvents:
+      return "see events";
   }
   return "";
 }

@@ -28,14 +28,17 @@ enum class Verb : uint8_t {
   kJoin,  // get a worker's certificate
   kSeeCertificates,
   kRevokeCertificates,
-  kSeeSessions,  // what they have: see SeesAllTenants
+  kSeeSessions,   // what they have: see SeesAllTenants
+  kCordonIsland,  // or drain one, or end that
+  kSeeEvents,     // of sessions as kSeeSessions, of islands, and of hosts that were refused
 };
 inline constexpr std::array kVerbs = {
-    Verb::kSeeStatus,          Verb::kReadLogs,   Verb::kRestartExecutor,
-    Verb::kEndCluster,         Verb::kSeeTokens,  Verb::kChangeTokens,
-    Verb::kOpenSession,        Verb::kNegotiate,  Verb::kUseSession,
-    Verb::kReadMetrics,        Verb::kJoin,       Verb::kSeeCertificates,
-    Verb::kRevokeCertificates, Verb::kSeeSessions};
+    Verb::kSeeStatus,          Verb::kReadLogs,    Verb::kRestartExecutor,
+    Verb::kEndCluster,         Verb::kSeeTokens,   Verb::kChangeTokens,
+    Verb::kOpenSession,        Verb::kNegotiate,   Verb::kUseSession,
+    Verb::kReadMetrics,        Verb::kJoin,        Verb::kSeeCertificates,
+    Verb::kRevokeCertificates, Verb::kSeeSessions, Verb::kCordonIsland,
+    Verb::kSeeEvents};
 
 // Whose the object is that the verb is about.
 enum class Whose : uint8_t {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "identity/token.h"
+#include "base/time_text.h"
 
 namespace fairway {
 

@@ -11,9 +11,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 
 #include <fmt/format.h>
+
+#include "base/time_text.h"
 
 namespace fairway {
 namespace {
@@ -136,14 +137,6 @@ absl::Status CheckToken(const TokenRecord& token, std::chrono::sys_seconds now) 
                  token.id, TimeText(token.expires));
   }
   return absl::OkStatus();
-}
-
-std::string TimeText(std::chrono::sys_seconds time) {
-  const std::time_t seconds = time.time_since_epoch().count();
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900,
-                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 }  // namespace fairway

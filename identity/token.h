@@ -57,9 +57,6 @@ struct TokenRecord {
 // counts, too: whoever has joined by it may ask once more for what it got.
 absl::Status CheckToken(const TokenRecord& token, std::chrono::sys_seconds now);
 
-// "2026-11-27 14:07:25 UTC".
-std::string TimeText(std::chrono::sys_seconds time);
-
 }  // namespace fairway
 
 #endif  // FAIRWAY_IDENTITY_TOKEN_H_

@@ -71,12 +71,11 @@ struct AdminClient::State {
 
 namespace {
 
-template <typename Response, typename State>
-absl::StatusOr<Response> ListBy(const State& state,
-                                grpc::Status (v1::Admin::Stub::*call)(grpc::ClientContext*,
-                                                                      const v1::ListRequest&,
-                                                                      Response*),
-                                const v1::ListRequest& request) {
+template <typename Request, typename Response, typename State>
+absl::StatusOr<Response> Ask(const State& state,
+                             grpc::Status (v1::Admin::Stub::*call)(grpc::ClientContext*,
+                                                                   const Request&, Response*),
+                             const Request& request) {
   FAIRWAY_RETURN_IF_ERROR(state.wrong);
   grpc::ClientContext context;
   context.set_deadline(AnswerDeadline());
@@ -118,19 +117,23 @@ absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
 }
 
 absl::StatusOr<v1::ListSessionsResponse> AdminClient::ListSessions(const v1::ListRequest& request) {
-  return ListBy(*state_, &v1::Admin::Stub::ListSessions, request);
+  return Ask(*state_, &v1::Admin::Stub::ListSessions, request);
 }
 
 absl::StatusOr<v1::ListArraysResponse> AdminClient::ListArrays(const v1::ListRequest& request) {
-  return ListBy(*state_, &v1::Admin::Stub::ListArrays, request);
+  return Ask(*state_, &v1::Admin::Stub::ListArrays, request);
 }
 
 absl::StatusOr<v1::ListProgramsResponse> AdminClient::ListPrograms(const v1::ListRequest& request) {
-  return ListBy(*state_, &v1::Admin::Stub::ListPrograms, request);
+  return Ask(*state_, &v1::Admin::Stub::ListPrograms, request);
 }
 
 absl::StatusOr<v1::ListNodesResponse> AdminClient::ListNodes(const v1::ListRequest& request) {
-  return ListBy(*state_, &v1::Admin::Stub::ListNodes, request);
+  return Ask(*state_, &v1::Admin::Stub::ListNodes, request);
+}
+
+absl::StatusOr<v1::ListEventsResponse> AdminClient::ListEvents(const v1::ListRequest& request) {
+  return Ask(*state_, &v1::Admin::Stub::ListEvents, request);
 }
 
 absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
@@ -168,15 +171,27 @@ absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
 
 absl::StatusOr<v1::RestartExecutorResponse> AdminClient::RestartExecutor(
     const std::string& worker) {
-  FAIRWAY_RETURN_IF_ERROR(state_->wrong);
-  grpc::ClientContext context;
-  context.set_deadline(AnswerDeadline());
   v1::RestartExecutorRequest request;
   request.set_worker(worker);
-  v1::RestartExecutorResponse response;
-  FAIRWAY_RETURN_IF_ERROR(
-      state_->ToStatus(state_->stub->RestartExecutor(&context, request, &response)));
-  return response;
+  return Ask(*state_, &v1::Admin::Stub::RestartExecutor, request);
+}
+
+absl::StatusOr<v1::CordonIslandResponse> AdminClient::CordonIsland(const std::string& island) {
+  v1::CordonIslandRequest request;
+  request.set_island(island);
+  return Ask(*state_, &v1::Admin::Stub::CordonIsland, request);
+}
+
+absl::StatusOr<v1::UncordonIslandResponse> AdminClient::UncordonIsland(const std::string& island) {
+  v1::UncordonIslandRequest request;
+  request.set_island(island);
+  return Ask(*state_, &v1::Admin::Stub::UncordonIsland, request);
+}
+
+absl::StatusOr<v1::DrainIslandResponse> AdminClient::DrainIsland(const std::string& island) {
+  v1::DrainIslandRequest request;
+  request.set_island(island);
+  return Ask(*state_, &v1::Admin::Stub::DrainIsland, request);
 }
 
 absl::StatusOr<v1::ShutdownResponse> AdminClient::Shutdown() {

@@ -33,10 +33,14 @@ class AdminClient {
   absl::StatusOr<v1::ListArraysResponse> ListArrays(const v1::ListRequest& request);
   absl::StatusOr<v1::ListProgramsResponse> ListPrograms(const v1::ListRequest& request);
   absl::StatusOr<v1::ListNodesResponse> ListNodes(const v1::ListRequest& request);
+  absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListRequest& request);
   // The same errors until the first line; `on_line` and the later lines may take any time.
   absl::Status GetLogs(const v1::GetLogsRequest& request,
                        const std::function<void(const v1::LogLine&)>& on_line);
   absl::StatusOr<v1::RestartExecutorResponse> RestartExecutor(const std::string& worker);
+  absl::StatusOr<v1::CordonIslandResponse> CordonIsland(const std::string& island);
+  absl::StatusOr<v1::UncordonIslandResponse> UncordonIsland(const std::string& island);
+  absl::StatusOr<v1::DrainIslandResponse> DrainIsland(const std::string& island);
   absl::StatusOr<v1::ShutdownResponse> Shutdown();
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::ListTokensResponse> ListTokens();  // all of them

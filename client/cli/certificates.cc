@@ -7,9 +7,9 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "base/config.h"
+#include "base/time_text.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/reach.h"
-#include "identity/token.h"
 
 namespace fairway {
 namespace {

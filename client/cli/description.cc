@@ -75,7 +75,8 @@ Json DescriptionJson(const Description& description) {
 Description DescribeIsland(const v1::GetStatusResponse& status, const v1::Island& island) {
   return {.kind = "island",
           .lines = {{"name", island.name()},
-                    {"state", island.up() ? "up" : "down"},
+                    {"state", StateText(island)},
+                    {"cordoned", island.cordoned_by().empty() ? "no" : CordonText(island)},
                     {"epoch", fmt::format("{}", island.epoch())},
                     {"sessions", fmt::format("{}", island.sessions())},
                     {"gangs launched", fmt::format("{}", island.gangs_launched())},

@@ -20,6 +20,7 @@ TEST(DescriptionTest, AnIslandHasItsWorkersDevicesAndRelays) {
   EXPECT_EQ("\n" + DescriptionText(island), R"(
 name:                       island0
 state:                      up
+cordoned:                   no
 epoch:                      4
 sessions:                   5
 gangs launched:             12

@@ -39,6 +39,7 @@ struct Kind {
   std::string name;
   std::function<absl::StatusOr<Listing>(AdminClient& admin, const Which& which)> list;
   bool by_session = false;  // takes --session
+  bool happens = false;     // rows never change: --watch shows those that are new
 };
 
 // A kind that the controller's status has.
@@ -61,6 +62,12 @@ Kind OfPages(std::string name, Ask ask, bool by_session = true) {
           by_session};
 }
 
+Kind Events() {
+  Kind kind = OfPages("events", AskEvents);
+  kind.happens = true;
+  return kind;
+}
+
 std::vector<Kind> AllKinds() {
   return {
       OfStatus("islands", [](const auto& status) { return IslandListing(status); }),
@@ -71,6 +78,7 @@ std::vector<Kind> AllKinds() {
       OfPages("programs", AskPrograms),
       OfPages("transfers", AskTransfers),
       OfPages("nodes", AskNodes),
+      Events(),
   };
 }
 
@@ -102,6 +110,23 @@ absl::Status Watch(const std::function<absl::StatusOr<Listing>()>& list, const s
   }
 }
 
+// Shows what has happened, and then what happens. Returns only if the controller does not answer.
+absl::Status Follow(AdminClient& admin, const Kind& kind, Which which, const std::string& output,
+                    std::chrono::milliseconds every) {
+  const bool table = output == "text" || output == "wide";
+  for (bool headed = false;; std::this_thread::sleep_for(every)) {
+    FAIRWAY_ASSIGN_OR_RETURN(const Listing listing, kind.list(admin, which));
+    if (listing.rows.empty()) continue;
+    std::string text = OneOfSeveral(listing, output, /*terminal=*/false);
+    if (table) text.pop_back();  // the empty line behind it
+    if (table && std::exchange(headed, true)) text.erase(0, text.find('\n') + 1);
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    which.limit = 0;
+    which.request.mutable_after()->set_id(listing.rows.back().item["id"].get<uint64_t>());
+  }
+}
+
 int WrongUsage(const std::string& text) {
   fmt::print(stderr, "fairway get: {}\n", text);
   return kExitUsage;
@@ -120,22 +145,26 @@ int RunGet(int argc, const char* const* argv) {
   int64_t session = 0, limit = 1000;
   bool watch = false;
   std::chrono::milliseconds every{1000};
-  Config config("fairway get",
-                "Lists the objects of a cluster, by kind.\n\n"
-                "  islands  devices under one launch order, and what they do\n"
-                "  workers  each with its executor, and what its link does\n"
-                "  devices  each with its memory\n"
-                "  sessions  of clients, what they have and wait for\n"
-                "  arrays  of sessions, their type, place and state\n"
-                "  programs  what sessions can run: compiled functions, and programs of many\n"
-                "  transfers  of data that have not ended\n"
-                "  nodes  all that sessions have asked for and that has not ended\n");
+  Config config(
+      "fairway get",
+      "Lists the objects of a cluster, by kind.\n\n"
+      "  islands  devices under one launch order, and what they do\n"
+      "  workers  each with its executor, and what its link does\n"
+      "  devices  each with its memory\n"
+      "  sessions  of clients, what they have and wait for\n"
+      "  arrays  of sessions, their type, place and state\n"
+      "  programs  what sessions can run: compiled functions, and programs of many\n"
+      "  transfers  of data that have not ended\n"
+      "  nodes  all that sessions have asked for and that has not ended\n"
+      "  events  what has happened: islands lost and back, sessions, cordons, refusals\n");
   DeclareReach(config, &reach);
   config.Flag("output", &output, "text, wide (more columns), json or yaml");
   config.ShortName("output", 'o');
   config.Flag("session", &session, "Only what is of this one; 0: of all");
-  config.Flag("limit", &limit, "At most so many sessions, arrays, programs or nodes; 0: all");
-  config.Flag("watch", &watch, "Show it again whenever it has changed, until interrupted");
+  config.Flag("limit", &limit,
+              "At most so many sessions, arrays, programs, nodes or events; 0: all");
+  config.Flag("watch", &watch,
+              "Show it again whenever it has changed, or events as they come, until interrupted");
   config.ShortName("watch", 'w');
   config.Flag("every", &every, "How often --watch asks");
   config.Positional("KIND", &word, "What to list");
@@ -160,6 +189,7 @@ int RunGet(int argc, const char* const* argv) {
   which.request.set_session(static_cast<uint64_t>(session));
   AdminClient admin(reach);
   const auto list = [&] { return kind->list(admin, which); };
+  if (watch && kind->happens) return Fail(Follow(admin, *kind, which, output, every));
   if (watch) return Fail(Watch(list, output, every));
   const auto listing = list();
   if (!listing.ok()) return Fail(listing.status());

@@ -100,7 +100,8 @@ Listing IslandListing(const v1::GetStatusResponse& status) {
                           {"PREPARED"},
                           {"QUEUED"},
                           {"EPOCH", true},
-                          {"WAITS-FOR", true}}};
+                          {"WAITS-FOR", true},
+                          {"CORDONED", true}}};
   for (const v1::Island& island : status.islands()) {
     int workers = 0, up = 0, devices = 0;
     int64_t used = 0;
@@ -112,11 +113,11 @@ Listing IslandListing(const v1::GetStatusResponse& status) {
       used += MemoryOf(executor).first;
     }
     out.rows.push_back(
-        {{island.name(), island.up() ? "up" : "down", fmt::format("{}/{}", up, workers),
+        {{island.name(), StateText(island), fmt::format("{}/{}", up, workers),
           fmt::format("{}", devices), BytesText(used), fmt::format("{}", island.gangs_launched()),
           fmt::format("{}", island.in_flight()), fmt::format("{}", island.prepared()),
           fmt::format("{}", island.queued()), fmt::format("{}", island.epoch()),
-          island.lagging_worker()},
+          island.lagging_worker(), CordonText(island)},
          ToJson(island)});
   }
   return out;

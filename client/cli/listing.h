@@ -49,6 +49,10 @@ Listing ArrayListing(const v1::ListArraysResponse& arrays);
 Listing ProgramListing(const v1::ListProgramsResponse& programs);
 Listing TransferListing(const v1::ListNodesResponse& nodes);
 Listing NodeListing(const v1::ListNodesResponse& nodes);
+Listing EventListing(const v1::ListEventsResponse& events);
+
+// Leaves the first rows out, so that `limit` are left; 0: all are.
+void KeepLatest(Listing& listing, uint64_t limit);
 
 }  // namespace fairway
 

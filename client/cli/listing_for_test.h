@@ -23,6 +23,9 @@ inline v1::GetStatusResponse StatusForTest() {
   island = status.add_islands();
   island->set_id(1);
   island->set_name("pod\xc3\xa9");
+  island->set_cordoned_by("token 3 (operator)");
+  island->set_cordoned_s(1764428617);
+  island->set_drained(true);
 
   auto* executor = status.add_executors();
   executor->set_worker("w0");

@@ -11,20 +11,20 @@ namespace {
 TEST(ListingTest, Islands) {
   const Listing islands = IslandListing(StatusForTest());
   EXPECT_EQ("\n" + ListingText(islands, false), R"(
-NAME     STATE  WORKERS  DEVICES  MEMORY   LAUNCHED  IN-FLIGHT  PREPARED  QUEUED
-island0  up     2/2      3        3.5 MiB  12        3          2         1
-podé     down   0/1      1        0        0         0          0         0
+NAME     STATE          WORKERS  DEVICES  MEMORY   LAUNCHED  IN-FLIGHT  PREPARED  QUEUED
+island0  up             2/2      3        3.5 MiB  12        3          2         1
+podé     down, drained  0/1      1        0        0         0          0         0
 )");
   EXPECT_EQ("\n" + ListingText(islands, true), R"(
-NAME     STATE  WORKERS  DEVICES  MEMORY   LAUNCHED  IN-FLIGHT  PREPARED  QUEUED  EPOCH  WAITS-FOR
-island0  up     2/2      3        3.5 MiB  12        3          2         1       4      w1
-podé     down   0/1      1        0        0         0          0         0       0      -
+NAME     STATE          WORKERS  DEVICES  MEMORY   LAUNCHED  IN-FLIGHT  PREPARED  QUEUED  EPOCH  WAITS-FOR  CORDONED
+island0  up             2/2      3        3.5 MiB  12        3          2         1       4      w1         -
+podé     down, drained  0/1      1        0        0         0          0         0       0      -          since 2025-11-29 15:03:37 UTC by token 3 (operator)
 )");
 }
 
 TEST(ListingTest, IslandsForPrograms) {
   const Json islands = ListingJson(IslandListing(StatusForTest()));
-  EXPECT_EQ("\n" + YamlText(islands), R"(
+  EXPECT_EQ("\n" + YamlText(islands), R"yaml(
 kind: islands
 items:
   - id: 0
@@ -38,6 +38,9 @@ items:
     lagging_worker: w1
     sessions: 5
     nodes_given_up: 6
+    cordoned_by: ""
+    cordoned_s: 0
+    drained: false
   - id: 1
     name: "podé"
     up: false
@@ -49,8 +52,11 @@ items:
     lagging_worker: ""
     sessions: 0
     nodes_given_up: 0
+    cordoned_by: "token 3 (operator)"
+    cordoned_s: 1764428617
+    drained: true
 left_out: 0
-)");
+)yaml");
   EXPECT_EQ(Json::parse(JsonText(islands)), islands);
   EXPECT_EQ(JsonText(ListingJson(IslandListing({}))),
             "{\n  \"kind\": \"islands\",\n  \"items\": [],\n  \"left_out\": 0\n}\n");

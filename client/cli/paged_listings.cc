@@ -60,4 +60,16 @@ absl::StatusOr<Listing> AskNodes(AdminClient& admin, const v1::ListRequest& requ
       &NodeListing, request, limit);
 }
 
+absl::StatusOr<Listing> AskEvents(AdminClient& admin, const v1::ListRequest& request,
+                                  uint64_t limit) {
+  FAIRWAY_ASSIGN_OR_RETURN(
+      Listing events,
+      Ask(
+          admin, &AdminClient::ListEvents,
+          [](v1::ListEventsResponse& of) { return of.mutable_events(); }, &EventListing, request,
+          /*limit=*/0));
+  KeepLatest(events, limit);
+  return events;
+}
+
 }  // namespace fairway

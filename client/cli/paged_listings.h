@@ -22,6 +22,9 @@ absl::StatusOr<Listing> AskPrograms(AdminClient& admin, const v1::ListRequest& r
 absl::StatusOr<Listing> AskTransfers(AdminClient& admin, v1::ListRequest request, uint64_t limit);
 absl::StatusOr<Listing> AskNodes(AdminClient& admin, const v1::ListRequest& request,
                                  uint64_t limit);
+// The latest `limit` events.
+absl::StatusOr<Listing> AskEvents(AdminClient& admin, const v1::ListRequest& request,
+                                  uint64_t limit);
 
 }  // namespace fairway
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of what sessions have.
+// Lists of what sessions have, and of events.
+#include <chrono>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/time_text.h"
 #include "client/cli/listing.h"
 #include "client/cli/status_text.h"
 
@@ -117,6 +120,37 @@ Listing NodeListing(const v1::ListNodesResponse& nodes) {
          ToJson(row)});
   }
   return out;
+}
+
+Listing EventListing(const v1::ListEventsResponse& events) {
+  const auto time = [](int64_t ms) {
+    return TimeText(std::chrono::sys_seconds(std::chrono::seconds(ms / 1000)));
+  };
+  Listing out{.kind = "events",
+              .columns = {{"ID", true},
+                          {"FIRST", true},
+                          {"LAST"},
+                          {"SEVERITY"},
+                          {"REASON"},
+                          {"OBJECT"},
+                          {"TENANT", true},
+                          {"COUNT"},
+                          {"TEXT"}}};
+  for (const v1::ListedEvent& row : events.events()) {
+    out.rows.push_back(
+        {{Number(row.id()), time(row.first_ms()), time(row.last_ms()), row.severity(), row.reason(),
+          row.object(), row.tenant(), Number(row.count()), row.text()},
+         ToJson(row)});
+  }
+  return out;
+}
+
+void KeepLatest(Listing& listing, uint64_t limit) {
+  if (limit == 0 || listing.rows.size() <= limit) return;
+  const size_t left_out = listing.rows.size() - limit;
+  listing.rows.erase(listing.rows.begin(),
+                     listing.rows.begin() + static_cast<std::ptrdiff_t>(left_out));
+  listing.left_out += left_out;
 }
 
 }  // namespace fairway

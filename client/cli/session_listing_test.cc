@@ -260,5 +260,50 @@ programs:
   EXPECT_FALSE(json.contains("nodes_left_out"));
 }
 
+v1::ListEventsResponse Happened() {
+  v1::ListEventsResponse events;
+  v1::ListedEvent* event = events.add_events();
+  event->set_id(3);
+  event->set_severity("warning");
+  event->set_reason("IslandLost");
+  event->set_object("island i0");
+  event->set_text("the executor of worker w0 was lost:\x1b killed");
+  event->set_first_ms(1764428617123);
+  event->set_last_ms(1764428620999);
+  event->set_count(4);
+  event = events.add_events();
+  event->set_id(9);
+  event->set_severity("normal");
+  event->set_reason("SessionOpened");
+  event->set_object("session 7");
+  event->set_text("it was opened");
+  event->set_tenant("red");
+  event->set_session(7);
+  event->set_first_ms(1764428621000);
+  event->set_last_ms(1764428621000);
+  event->set_count(1);
+  return events;
+}
+
+TEST(SessionListingTest, Events) {
+  Listing events = EventListing(Happened());
+  EXPECT_EQ("\n" + ListingText(events, false), R"(
+LAST                     SEVERITY  REASON         OBJECT     COUNT  TEXT
+2025-11-29 15:03:40 UTC  warning   IslandLost     island i0  4      the executor of worker w0 was lost:? killed
+2025-11-29 15:03:41 UTC  normal    SessionOpened  session 7  1      it was opened
+)");
+  EXPECT_EQ(ListingText(events, true).substr(0, 91),
+            "ID  FIRST                    LAST                     SEVERITY  REASON         OBJECT "
+            "    T");
+  EXPECT_EQ(ListingJson(events)["items"][1]["last_ms"], 1764428621000);
+  KeepLatest(events, 2);
+  EXPECT_EQ(events.left_out, 0u);
+  KeepLatest(events, 1);
+  EXPECT_EQ(events.left_out, 1u);
+  EXPECT_EQ(events.rows[0].item["id"], 9);
+  KeepLatest(events, 0);
+  EXPECT_EQ(events.rows.size(), 1u);
+}
+
 }  // namespace
 }  // namespace fairway

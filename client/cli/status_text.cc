@@ -2,9 +2,11 @@
 #include "client/cli/status_text.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include <fmt/format.h>
 
+#include "base/time_text.h"
 #include "client/cli/json_text.h"
 
 namespace fairway {
@@ -88,6 +90,19 @@ std::string StateText(const v1::Executor& executor) {
   return fmt::format("stalled for {}", DurationText(executor.stalled_ms()));
 }
 
+std::string StateText(const v1::Island& island) {
+  std::string out = island.up() ? "up" : "down";
+  if (!island.cordoned_by().empty()) out += island.drained() ? ", drained" : ", cordoned";
+  return out;
+}
+
+std::string CordonText(const v1::Island& island) {
+  if (island.cordoned_by().empty()) return "";
+  return fmt::format("since {} by {}",
+                     TimeText(std::chrono::sys_seconds(std::chrono::seconds(island.cordoned_s()))),
+                     island.cordoned_by());
+}
+
 std::string CauseOf(const v1::Executor& executor) {
   const std::string& error = executor.last_error();
   return error.substr(0, std::min(error.find("; the last lines of its log:"), error.find('\n')));
@@ -119,6 +134,10 @@ std::string StatusText(const v1::GetStatusResponse& status, bool wide) {
     out += fmt::format("{} {}: {} gangs launched, {} in flight, {} prepared, {} wait for memory\n",
                        island.name(), island.up() ? "up" : "DOWN", island.gangs_launched(),
                        island.in_flight(), island.prepared(), island.queued());
+    if (!island.cordoned_by().empty())
+      out += fmt::format("  {} {}\n",
+                         island.drained() ? "drained; cordoned" : "takes no new sessions: cordoned",
+                         CordonText(island));
     if (const v1::Executor* lagging = ExecutorOf(status, island.lagging_worker()))
       out += LaggingText(*lagging);
     for (const v1::Relay& relay : status.relays()) {

@@ -23,6 +23,12 @@ std::string StatusJson(const v1::GetStatusResponse& status);
 // "up", "down", "stalled for 5 s": the state of a worker's executor.
 std::string StateText(const v1::Executor& executor);
 
+// "up", "down", "up, cordoned", "up, drained".
+std::string StateText(const v1::Island& island);
+
+// "since 2026-11-27 14:07:25 UTC by token 3 (operator)"; "": it is not cordoned.
+std::string CordonText(const v1::Island& island);
+
 // Why it was lost the last time, without the log lines that may follow the cause; "": never.
 std::string CauseOf(const v1::Executor& executor);
 

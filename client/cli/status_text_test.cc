@@ -74,6 +74,22 @@ TEST(StatusTextTest, TheExecutorThatAnIslandWaitsForIsNamedAndWideTellsOfEachLin
                         "connections resumed\n"));
 }
 
+TEST(StatusTextTest, ACordonSaysSinceWhenAndByWhom) {
+  v1::GetStatusResponse status = Example();
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("cordoned")));
+  v1::Island* const island = status.mutable_islands(0);
+  EXPECT_EQ(StateText(*island), "up");
+  island->set_cordoned_by("token 3 (operator)");
+  island->set_cordoned_s(1764428617);
+  EXPECT_EQ(StateText(*island), "up, cordoned");
+  EXPECT_THAT(StatusText(status), HasSubstr("\n  takes no new sessions: cordoned since 2025-11-29 "
+                                            "15:03:37 UTC by token 3 (operator)\n"));
+  island->set_drained(true);
+  EXPECT_EQ(StateText(*island), "up, drained");
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("\n  drained; cordoned since 2025-11-29 15:03:37 UTC "));
+}
+
 TEST(StatusTextTest, WideShowsTheTreeOfRelays) {
   v1::GetStatusResponse status = Example();
   status.mutable_executors(0)->set_up(true);

@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "base/settings_file.h"
+#include "base/time_text.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/identity.h"
 #include "client/cli/reach.h"
@@ -160,7 +161,7 @@ int RunCreate(int argc, const char* const* argv) {
   DeclareReach(config, &flags.reach);
   config.Flag("role", &flags.role,
               "user: open sessions as --tenant; viewer: status and metrics; operator: also logs, "
-              "restart, down; admin: also tokens");
+              "restart, cordon, drain, down; admin: also tokens");
   config.Flag("tenant", &flags.tenant, "Whose sessions a user's are");
   config.Flag("worker", &flags.worker,
               "The name of a worker that may join by it; prints what to type on its host");

@@ -12,6 +12,7 @@
 
 #include "base/utf8.h"
 #include "controller/access/gated_methods.h"
+#include "controller/admin/cordons.h"
 #include "controller/admin/listings.h"
 #include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
@@ -176,6 +177,8 @@ class Implementation final : public AdminService {
   explicit Implementation(AdminHooks hooks) : methods_(hooks.access), hooks_(std::move(hooks)) {
     ServeCluster();
     ServeListings(methods_, hooks_.loop, hooks_.cluster);
+    ServeEvents(methods_, hooks_.loop, hooks_.events);
+    ServeCordons(methods_, hooks_.loop, hooks_.cluster, hooks_.note);
     ServeTokens();
     ServeCertificates();
   }
@@ -431,6 +434,10 @@ v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
     to->set_sessions(from.sessions);
     to->set_nodes_given_up(from.given_up);
     to->set_lagging_worker(LaggingWorker(snapshot, from.id));
+    if (!from.cordon.has_value()) continue;
+    to->set_cordoned_by(from.cordon->by);
+    to->set_cordoned_s(from.cordon->since.time_since_epoch().count());
+    to->set_drained(from.cordon->drained);
   }
   for (const ExecutorStatus& executor : snapshot.executors)
     FillExecutor(snapshot, executor, out.add_executors());

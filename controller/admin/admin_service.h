@@ -11,6 +11,7 @@
 #include "async/event_loop.h"
 #include "controller/access/call_access.h"
 #include "controller/daemon/snapshot.h"
+#include "controller/events/event_ring.h"
 #include "fairway/v1/admin.pb.h"
 #include "identity/gate.h"
 #include "identity/issuer.h"
@@ -21,7 +22,9 @@ struct AdminHooks {
   EventLoop* loop = nullptr;
   BlockingPool* disk = nullptr;                  // reads log files
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
-  const Cluster* cluster = nullptr;              // asked in the loop; outlives the service
+  Cluster* cluster = nullptr;                    // asked in the loop; outlives the service
+  const EventRing* events = nullptr;             // asked in the loop
+  NoteEvent note;                                // called in the loop; empty: nobody hears
   // Called in the loop; answers as WorkerHub::RestartExecutor does.
   std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
   // Called in the loop: ends all connections of a worker.

@@ -87,6 +87,20 @@ void Fill(const NodeRow& from, v1::ListNodesResponse* response) {
   to->set_waits_for(ValidUtf8(from.waits_for));
 }
 
+void Fill(const Event& from, v1::ListEventsResponse* response) {
+  v1::ListedEvent* const to = response->add_events();
+  to->set_id(from.id);
+  to->set_severity(from.what.warning ? "warning" : "normal");
+  to->set_reason(from.what.reason);
+  to->set_object(ValidUtf8(from.what.object));
+  to->set_text(ValidUtf8(from.what.text));
+  to->set_tenant(ValidUtf8(from.what.tenant));
+  to->set_session(from.what.session);
+  to->set_first_ms(from.first.time_since_epoch().count());
+  to->set_last_ms(from.last.time_since_epoch().count());
+  to->set_count(from.count);
+}
+
 // Serves `rpc` by the rows of `list`.
 template <typename Response, typename Row>
 void Serve(GatedMethods& methods, const std::string& rpc, EventLoop* loop, const Cluster* cluster,
@@ -113,6 +127,21 @@ void ServeListings(GatedMethods& methods, EventLoop* loop, const Cluster* cluste
   Serve<v1::ListProgramsResponse>(methods, service + "ListPrograms", loop, cluster,
                                   &Listings::Programs);
   Serve<v1::ListNodesResponse>(methods, service + "ListNodes", loop, cluster, &Listings::Nodes);
+}
+
+void ServeEvents(GatedMethods& methods, EventLoop* loop, const EventRing* events) {
+  methods.AddUnary<v1::ListRequest, v1::ListEventsResponse>(
+      "fairway.v1.Admin.ListEvents", [loop, events](auto* call) {
+        loop->Post("admin events", [call, events] {
+          EventRing::Asked asked{.session = call->request().session(),
+                                 .after = call->request().after().id()};
+          if (!SeesAllTenants(call->caller().role)) asked.tenant = call->caller().tenant;
+          const EventRing::Page page = events->List(asked);
+          for (const Event& event : page.events) Fill(event, &call->response());
+          if (page.more) call->response().mutable_next()->set_id(page.events.back().id);
+          call->Answer(absl::OkStatus());
+        });
+      });
 }
 
 }  // namespace fairway

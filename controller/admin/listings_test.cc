@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <memory>
 #include <string>
-#include <thread>
 
 #include <fmt/format.h>
-#include <grpcpp/grpcpp.h>
 
-#include "controller/admin/admin_service.h"
+#include "controller/admin/service_for_test.h"
 #include "controller/cluster/arrays.h"
-#include "controller/cluster/cluster_fixture_for_test.h"
 #include "controller/cluster/executables.h"
-#include "controller/rpc/server_for_test.h"
-#include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {
 namespace {
@@ -22,42 +13,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A controller with tokens, and sessions of two tenants that have what they have when it begins to
-// serve.
-class AdminListingsTest : public ClusterTest {
+// Sessions of two tenants.
+class AdminListingsTest : public AdminServiceTest {
  protected:
-  AdminListingsTest() {
-    std::string made = (std::filesystem::temp_directory_path() / "fairway-XXXXXX").string();
-    if (::mkdtemp(made.data()) == nullptr) std::abort();
-    directory_ = made;
-    gate_ = Gate::Open(directory_).value();
-  }
-  void Serve() {
-    AdminHooks hooks;
-    hooks.loop = &loop_;
-    hooks.cluster = &cluster;
-    hooks.access = CallAccess(&loop_, gate_.get());
-    service_ = MakeAdminService(std::move(hooks));
-    server_ = std::make_unique<ServerForTest>(service_->methods());
-    stub_ = v1::Admin::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()),
-                                                   grpc::InsecureChannelCredentials()));
-    thread_ = std::thread([this] { loop_.Run(); });
-  }
-  void TearDown() override {
-    server_->Shutdown({});
-    loop_.Stop();
-    thread_.join();
-    service_ = nullptr;
-    gate_ = nullptr;
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-    ClusterTest::TearDown();
-  }
-  std::string TokenOf(TokenRole role, const std::string& tenant = "") {
-    return gate_->Create({.role = role, .tenant = tenant, .lifetime = std::chrono::hours(1)})
-        .value()
-        .secret;
-  }
   // Has the session compile a function, and put two arrays, one of which does not come.
   void Fill(const std::string& tenant) {
     session = actions.Open(cluster, tenant);
@@ -70,12 +28,10 @@ class AdminListingsTest : public ClusterTest {
     actions.Take();
   }
 
-  template <typename Response, typename Call>
-  Response Ask(Call call, const std::string& token, const v1::ListRequest& request = {}) {
-    grpc::ClientContext context;
-    context.AddMetadata("authorization", "Bearer " + token);
+  template <typename Response, typename Method>
+  Response Ask(Method method, const std::string& token, const v1::ListRequest& request = {}) {
     Response response;
-    const grpc::Status status = (stub_.get()->*call)(&context, request, &response);
+    const grpc::Status status = Call(method, token, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   }
@@ -100,14 +56,6 @@ class AdminListingsTest : public ClusterTest {
       add(row.session(), row, fmt::format("{} {}", row.kind(), row.waits_for()));
     return lines;
   }
-
-  std::string directory_;
-  std::unique_ptr<Gate> gate_;
-  EventLoop loop_;
-  std::unique_ptr<AdminService> service_;
-  std::unique_ptr<ServerForTest> server_;
-  std::unique_ptr<v1::Admin::Stub> stub_;
-  std::thread thread_;
 };
 
 TEST_F(AdminListingsTest, AUserSeesWhatIsOfItsTenantAndWhoLooksAfterTheClusterSeesAll) {

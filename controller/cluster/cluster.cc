@@ -53,20 +53,34 @@ const Cluster::Programs& Cluster::programs() const { return owners_->programs; }
 const Cluster::Inspection& Cluster::inspection() const { return owners_->inspection; }
 const Cluster::Listings& Cluster::listings() const { return owners_->listings; }
 
-absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  std::vector<const Island*> islands;
-  for (const auto& [id, island] : s.islands) {
-    if (s.IslandUp(island)) islands.push_back(&island);
+absl::StatusOr<std::vector<const Island*>> Cluster::State::OpenIslands() const {
+  std::vector<const Island*> open;
+  const Island* closed = nullptr;  // one that is up and cordoned
+  for (const auto& [id, island] : islands) {
+    if (!IslandUp(island)) continue;
+    if (CordonOf(island) != nullptr) {
+      closed = &island;
+    } else {
+      open.push_back(&island);
+    }
   }
-  if (islands.empty())
+  if (open.empty() && closed != nullptr) return NoneOpen(*closed);
+  if (open.empty())
     return Error(absl::StatusCode::kUnavailable,
                  "no island is up: {} known. Start a worker (fairway-worker --controller ...) or "
                  "wait for one to return",
-                 s.islands.size());
-  std::sort(islands.begin(), islands.end(),
+                 islands.size());
+  std::sort(open.begin(), open.end(),
             [](const Island* a, const Island* b) { return a->name < b->name; });
+  return open;
+}
+
+absl::Status Cluster::Sessions::MayOpen() const { return state_->OpenIslands().status(); }
+
+absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
+  const Operation operation(*state_);
+  State& s = *state_;
+  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<const Island*> islands, s.OpenIslands());
   Session session(&s.record_bytes);
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;

@@ -3,7 +3,9 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_FLEET_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_FLEET_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "controller/cluster/cluster.h"
@@ -37,6 +39,21 @@ class Cluster::Fleet {
   // that takes its name forms another island, which they do not see. Returns whether nothing of it
   // is left: call this again until no session and no executable has it.
   bool ForgetIsland(IslandId island, const absl::Status& cause);
+
+  // For an operator, about an island by its name. NOT_FOUND: there is no such island; the text
+  // names those that there are. RESOURCE_EXHAUSTED: kMostCordons are cordoned.
+  //
+  // Sessions that are opened from now on do not see the island; those that see it go on. That stays
+  // when its workers come back, also as another island of that name, until it is uncordoned. One
+  // that is cordoned keeps its cordon. Returns whether it was not cordoned before.
+  static constexpr size_t kMostCordons = 1024;
+  absl::StatusOr<bool> CordonIsland(const std::string& island, Cordon cordon);
+  // Ends that. Sessions that were opened meanwhile do not see it. Returns whether it was cordoned.
+  absl::StatusOr<bool> UncordonIsland(const std::string& island);
+  // Cordons it if need be, and says who has something there. If nobody has, it is drained from now
+  // on: work that comes to it fails.
+  absl::StatusOr<DrainProgress> DrainIsland(const std::string& island, Cordon cordon);
+
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report);
 
   // Whose launch an executor runs, and the device as that session sees it. NOT_FOUND: no launch of

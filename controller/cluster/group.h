@@ -56,6 +56,9 @@ struct Stake {
   };
   uint32_t first_device = 0;
   std::vector<Held> held;
+  // The charged groups, and their bytes: the sum of `held`.
+  size_t arrays = 0;
+  int64_t bytes = 0;
   // The lists of the last group there that was put, copied or resharded. The next one shares those
   // that are the same, so many arrays that lie alike hold them once.
   SharedVector<Place> places;

@@ -73,10 +73,13 @@ void Cluster::Groups::Erase(Group& group) {
 void Cluster::Groups::SetCharged(Group& group, bool charged) {
   if (std::exchange(group.charged, charged) == charged) return;
   Stake& stake = *group.stake;
+  stake.arrays += charged ? 1 : -1;
   for (const Place& place : group.places) {
     const size_t at = place.device.value - stake.first_device;
     if (at >= stake.held.size()) stake.held.resize(at + 1);
-    stake.held[at].bytes += charged ? Rounded(place.bytes) : -Rounded(place.bytes);
+    const int64_t more = charged ? Rounded(place.bytes) : -Rounded(place.bytes);
+    stake.bytes += more;
+    stake.held[at].bytes += more;
     stake.held[at].shards += charged ? 1 : -1;
   }
 }

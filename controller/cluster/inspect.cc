@@ -96,6 +96,7 @@ std::vector<IslandStatus> Cluster::Fleet::Islands() const {
                    island.epoch, island.sequencer.gangs_granted(), state_->admission.waiting(id),
                    island.sequencer.prepared(), island.sequencer.in_flight(), island.given_up,
                    island.last_given_up, island.given_up_for});
+    if (const Cordon* const cordon = state_->CordonOf(island)) out.back().cordon = *cordon;
   }
   return out;
 }

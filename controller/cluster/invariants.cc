@@ -327,7 +327,12 @@ absl::Status Cluster::Inspection::Invariants::CheckStakes() {
   for (const auto& [id, has] : s.holdings) {
     owned += has.nodes.size();
     for (const auto& [island, stake] : has.stakes) {
-      for (const Group* group = stake.groups; group != nullptr; group = group->next) ++listed;
+      size_t arrays = 0;
+      for (const Group* group = stake.groups; group != nullptr; group = group->next) {
+        ++listed;
+        arrays += group->charged ? 1 : 0;
+      }
+      int64_t bytes = stake.bytes;
       for (size_t i = 0; i < stake.held.size(); ++i) {
         const DeviceId device(static_cast<uint32_t>(stake.first_device + i));
         const Stake::Held& sum = held[&stake][device];
@@ -335,7 +340,16 @@ absl::Status Cluster::Inspection::Invariants::CheckStakes() {
           return Error(absl::StatusCode::kInternal,
                        "session {} is said to hold {} bytes on device {}, but holds {}", id,
                        stake.held[i].bytes, device, sum.bytes);
+        bytes -= sum.bytes;
       }
+      if (bytes != 0 || arrays != stake.arrays)
+        return Error(absl::StatusCode::kInternal,
+                     "session {} is said to have {} arrays of {} bytes on island {}, but has {}",
+                     id, stake.arrays, stake.bytes, island, arrays);
+      const Island& there = s.islands.at(island);
+      if (stake.arrays > 0 && !s.Drained(there).ok())
+        return Error(absl::StatusCode::kInternal,
+                     "session {} has arrays on island {}, which is drained", id, there.name);
     }
   }
   for (const auto& [id, list] : s.worklists) {

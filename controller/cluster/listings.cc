@@ -105,10 +105,8 @@ class Cluster::Listings::Lister {
                        session.program_records.bytes() + session.door_records.bytes() +
                        session.stored.bytes() + session.inlined_bytes.bytes();
     if (const auto has = s.holdings.find(session.id); has != s.holdings.end()) {
-      for (const auto& [island, stake] : has->second.stakes) {
-        looks += stake.held.size();
-        for (const Stake::Held& held : stake.held) row.device_bytes += held.bytes;
-      }
+      looks += has->second.stakes.size();
+      for (const auto& [island, stake] : has->second.stakes) row.device_bytes += stake.bytes;
     }
     return row;
   }

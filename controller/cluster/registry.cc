@@ -3,12 +3,38 @@
 
 #include <algorithm>
 
+#include "base/time_text.h"
+
 namespace fairway {
 
 bool Registry::IslandUp(const Island& island) const {
   const auto wanted = executors.at(island.executors[0]).spec.island_workers;
   return island.executors.size() == static_cast<size_t>(wanted) &&
          island.up == island.executors.size();
+}
+
+const Cordon* Registry::CordonOf(const Island& island) const {
+  if (cordons.empty() || island.forgotten) return nullptr;
+  const auto it = cordons.find(island.name);
+  return it == cordons.end() ? nullptr : &it->second;
+}
+
+absl::Status Registry::Drained(const Island& island) const {
+  const Cordon* const cordon = CordonOf(island);
+  if (cordon == nullptr || !cordon->drained) return absl::OkStatus();
+  return Error(absl::StatusCode::kUnavailable,
+               "island {} is drained: {} cordoned it on {}, and nobody had anything there. Open a "
+               "new session, which gets other islands, or ask an operator for `fairway uncordon "
+               "{}`",
+               island.name, cordon->by, TimeText(cordon->since), island.name);
+}
+
+absl::Status Registry::NoneOpen(const Island& island) const {
+  const Cordon& cordon = *CordonOf(island);
+  return Error(absl::StatusCode::kUnavailable,
+               "no island takes new sessions: all that are up are cordoned, island {} by {} since "
+               "{}. Ask an operator for `fairway uncordon {}`, or try again later",
+               island.name, cordon.by, TimeText(cordon.since), island.name);
 }
 
 std::string Registry::Where(IslandId id) const {

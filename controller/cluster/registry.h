@@ -18,6 +18,7 @@
 #include "base/ids.h"
 #include "base/planted.h"
 #include "base/status.h"
+#include "controller/cluster/status.h"
 #include "controller/cluster/worklist.h"
 #include "core/device.h"
 #include "graph/plan.h"
@@ -142,6 +143,9 @@ struct Registry {
   // Of what is not forgotten.
   std::unordered_map<std::string, ExecutorId> executor_of_worker;
   std::unordered_map<std::string, IslandId> island_by_name;
+  // By the island's name, whether it is known or not: they outlive its record. Invariant: no
+  // session has anything in the memory of a drained island.
+  std::map<std::string, Cordon> cordons;
   uint64_t arrivals = 0;  // registrations of executors: their specs stay until there is one more
   uint32_t next_executor = 1;
   uint32_t next_island = 1;
@@ -154,6 +158,12 @@ struct Registry {
   const Executor* ExecutorOf(DeviceId device) const { return device_owner[device.value]; }
   // Whether all executors that the island is to have are up.
   bool IslandUp(const Island& island) const;
+  // nullptr: it takes new sessions.
+  const Cordon* CordonOf(const Island& island) const;
+  // What work that comes to the island gets, if it is drained; OK: it is not.
+  absl::Status Drained(const Island& island) const;
+  // What a new session gets if all islands that are up are cordoned, as this one is.
+  absl::Status NoneOpen(const Island& island) const;
   // For messages: "island i0 (worker w0)".
   std::string Where(IslandId island) const;
   // Finds numbers for an executor's devices: those of a forgotten one, or new ones.

@@ -23,8 +23,10 @@ namespace fairway {
 // NOT_FOUND or, without a status, an empty answer.
 class Cluster::Sessions {
  public:
-  // UNAVAILABLE: no island with a compiler-capable runtime has registered.
+  // It sees the islands that are up and not cordoned. UNAVAILABLE: there are none.
   absl::StatusOr<SessionId> Open(const std::string& tenant);
+  // The same, without opening one.
+  absl::Status MayOpen() const;
   // Who gets the session's answers from now on, until it is closed; at first nobody does.
   void SetSink(SessionId session, SessionSink* sink);
   // Frees all that the session owned. Its launched work runs to its end.

@@ -83,6 +83,7 @@ absl::StatusOr<IslandId> Cluster::State::IslandOf(const Session& session,
   FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session.devices, devices));
   const Island& island = islands.at(id);
   if (island.forgotten) return island.gone;
+  FAIRWAY_RETURN_IF_ERROR(Drained(island));
   return id;
 }
 

@@ -79,6 +79,8 @@ struct Cluster::State : Registry, Ledger, Turns {
   Watches watches{*this};
   Work work{*this};
 
+  // Those that a new session sees, in the order of their names. Errors: as Sessions::Open.
+  absl::StatusOr<std::vector<const Island*>> OpenIslands() const;
   // For the session's next operation: first finishes the one under way.
   absl::StatusOr<Session*> FindSession(SessionId id);
   // The same, but leaves a busy session busy: for operations without arrays.

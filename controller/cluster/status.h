@@ -4,9 +4,12 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_STATUS_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_STATUS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/ids.h"
 #include "core/device.h"
@@ -24,6 +27,35 @@ struct DeviceUsage {
   int64_t limit = 0;  // 0: no limit
 };
 
+// An operator keeps new sessions from an island (docs/design/0083-cordon-and-drain.md).
+struct Cordon {
+  std::string by;  // "token 3 (operator)"
+  std::chrono::sys_seconds since{};
+  // A drain found that nobody has anything there. Work that comes to it fails.
+  bool drained = false;
+};
+
+// What a session has on an island.
+struct IslandHolder {
+  SessionId session;
+  std::string tenant = {};
+  bool ended = false;     // its launched work runs to its end
+  size_t arrays = 0;      // in the island's memory; those that share their bytes are one
+  int64_t bytes = 0;      // of these, on all devices
+  size_t running = 0;     // launches that executors have got
+  size_t unfinished = 0;  // other nodes: they wait, or move data
+};
+
+// What keeps an island from being drained.
+struct DrainProgress {
+  bool cordoned = false;  // by this call
+  bool drained = false;
+  bool closed = false;                  // drained by this call
+  size_t holders = 0;                   // sessions
+  std::vector<IslandHolder> most = {};  // those with most bytes there, the first ones
+  size_t watching = 0;                  // open sessions that see the island and have nothing there
+};
+
 struct IslandStatus {
   IslandId id;
   std::string name;
@@ -38,6 +70,7 @@ struct IslandStatus {
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
   NodeId last_given_up;   // the last of these, and the device on which it did not fit
   DeviceId given_up_for;
+  std::optional<Cordon> cordon = std::nullopt;
 };
 
 struct ExecutorStatus {

@@ -267,10 +267,11 @@ void Cluster::Work::GoOnClosing(Worklist& list) {
 
 void Cluster::Work::Pump(Island& island, uint64_t until) {
   if (island.telling > 0 && !Planted(Bug::kServeTooSoon)) return;
-  if (!s.IslandUp(island)) {
-    if (island.gone.ok()) return;
+  if (const absl::Status drained = s.Drained(island); !s.IslandUp(island) || !drained.ok()) {
+    const absl::Status& why = drained.ok() ? island.gone : drained;
+    if (why.ok()) return;
     const std::vector<NodeId> first = s.admission.Queue(island.id, kNodesAtOnce);
-    for (const NodeId id : first) s.nodes.Fail(*s.FindNode(id), island.gone, id);
+    for (const NodeId id : first) s.nodes.Fail(*s.FindNode(id), why, id);
     if (!first.empty()) s.to_pump.insert(island.id);
     return;
   }

@@ -35,6 +35,12 @@ constexpr milliseconds kWorthTelling{1000};
 // So long after a worker was told that its certificates were revoked, its connections end.
 constexpr milliseconds kEndRevokedAfter{1000};
 
+// The cause, without the last lines of the executor's log, which may be of any program.
+std::string FirstLineOf(const absl::Status& cause) {
+  const std::string text = Text(cause);
+  return text.substr(0, std::min(text.find("; the last lines of its log:"), text.find('\n')));
+}
+
 uint64_t InlineBytes(const Command& command) {
   uint64_t bytes = 0;
   if (const auto* receive = std::get_if<PrepareReceive>(&command)) {
@@ -96,6 +102,15 @@ absl::Status ControllerShell::Listen() {
   hub.links.fanout = static_cast<size_t>(options_.relay_fan_out);
   hub.links.secret = RandomSecret;
   hub.renew = options_.renew;
+  hub.refused = [this](const std::string& peer, const std::string& why) {
+    const std::string host = peer.substr(0, peer.rfind(':'));
+    Note({.kind = EventKind::kRefusals,
+          .warning = true,
+          .reason = "WorkerRefused",
+          .object = "host " + host,
+          .text = "a worker was refused: " + why,
+          .owner = host});
+  };
   if (options_.tls != nullptr) {
     hub.revocations = &options_.tls->revocations();
     options_.tls->revocations().set_changed(
@@ -157,6 +172,7 @@ void ControllerShell::Tick() {
     cluster_->Tick(NowMs());
     if (callbacks_ != nullptr) callbacks_->Tick(NowMs());
     WatchIslands();
+    WatchStalled();
     ForgetGone();
     Tick();
   });
@@ -172,6 +188,15 @@ void ControllerShell::WatchIslands() {
     } else if (!record.empty_since) {
       record.empty_since = now;
     }
+    if (island.up && !std::exchange(record.is_up, true)) {
+      const bool again = std::exchange(record.was_up, true);
+      Note(IslandEvent(
+          island.name, again ? "IslandBack" : "IslandUp",
+          fmt::format("it is up{}: {} workers", again ? " again" : "", island.executors_up)));
+    }
+    if (!island.up && std::exchange(record.is_up, false))
+      Note(IslandEvent(island.name, "IslandLost", "it is down: it has lost an executor",
+                       /*warning=*/true));
     if (island.up) {
       ++up;
       record.down_since.reset();
@@ -187,6 +212,11 @@ void ControllerShell::WatchIslands() {
     }
     spdlog::warn("{} is given up: down for {}", island.name,
                  FormatDuration(options_.island_timeout));
+    Note(IslandEvent(
+        island.name, "IslandGivenUp",
+        fmt::format("it was down for {} (--island-timeout): work that waits for it fails",
+                    FormatDuration(options_.island_timeout)),
+        /*warning=*/true));
     cluster_->fleet().IslandGivenUp(
         island.id,
         Error(absl::StatusCode::kUnavailable, "it did not come back within {}{}{}",
@@ -195,6 +225,35 @@ void ControllerShell::WatchIslands() {
   if (up == islands_up_) return;
   islands_up_ = up;
   if (on_islands_) on_islands_(up);
+}
+
+void ControllerShell::Note(NewEvent event) const {
+  if (options_.note) options_.note(std::move(event));
+}
+
+void ControllerShell::NoteExecutor(ExecutorId executor, std::string reason, std::string text,
+                                   bool warning) const {
+  const ExecutorSpec* const spec = hub_->Spec(executor);
+  if (spec == nullptr) return;
+  NewEvent event = IslandEvent(spec->island, std::move(reason), std::move(text), warning);
+  event.object = "worker " + spec->worker;
+  Note(std::move(event));
+}
+
+void ControllerShell::WatchStalled() {
+  const auto now = hub_->Stalled();
+  for (const auto& [id, silence] : now) {
+    if (stalled_.insert(id).second)
+      NoteExecutor(
+          id, "ExecutorStalled",
+          "its executor is silent while its host answers: it is stopped, or its machine overloaded",
+          /*warning=*/true);
+  }
+  std::erase_if(stalled_, [&](ExecutorId id) {
+    if (now.contains(id)) return false;
+    if (hub_->Connected(id)) NoteExecutor(id, "ExecutorRuns", "its executor goes on");
+    return true;
+  });
 }
 
 void ControllerShell::ForgetGone() {
@@ -227,6 +286,7 @@ void ControllerShell::Forget(const IslandStatus& island, const std::string& why)
     executors_.erase(executor.id);
   }
   spdlog::info("{} (workers {}) is forgotten: {}", island.name, fmt::join(workers, ", "), why);
+  Note(IslandEvent(island.name, "IslandForgotten", "it is forgotten: " + why));
   islands_.erase(island.id);
   const absl::Status cause =
       Error(absl::StatusCode::kUnavailable, "it was forgotten: {}; open a new session", why);
@@ -274,6 +334,8 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   cluster_->fleet().ExecutorLost(executor, cause);
+  NoteExecutor(executor, "ExecutorLost", "its executor was lost: " + FirstLineOf(cause),
+               /*warning=*/true);
   executors_[executor].gone_since = clock_.now();
   if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
   std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "controller/daemon/running_clock.h"
 #include "controller/daemon/snapshot.h"
 #include "controller/daemon/worker_hub.h"
+#include "controller/events/event_ring.h"
 #include "transport/data_plane.h"
 #include "transport/link.h"
 
@@ -45,6 +47,7 @@ struct ControllerOptions {
   ClusterOptions cluster;
   std::shared_ptr<TlsIdentity> tls;  // of links and the data port; nullptr: without TLS
   decltype(WorkerHubOptions::renew) renew;
+  NoteEvent note;  // hears of islands and workers; empty: nobody does
 };
 
 // Loop-confined.
@@ -127,6 +130,11 @@ class ControllerShell final : public ClusterActions,
   std::chrono::milliseconds TickInterval() const;
   void Tick();
   void WatchIslands();
+  // Tells of executors that have become silent, or go on.
+  void WatchStalled();
+  void Note(NewEvent event) const;
+  void NoteExecutor(ExecutorId executor, std::string reason, std::string text,
+                    bool warning = false) const;
   // Forgets islands that no worker has come back to and no session knows.
   void ForgetGone();
   void Forget(const IslandStatus& island, const std::string& why);
@@ -170,6 +178,8 @@ class ControllerShell final : public ClusterActions,
     std::optional<Clock::time_point> down_since;
     std::optional<Clock::time_point> empty_since;  // without any executor
     bool given_up = false;                         // since it went down
+    bool was_up = false;                           // at some time
+    bool is_up = false;                            // when it was last looked at
   };
   struct ExecutorRecord {
     std::optional<Clock::time_point> gone_since;
@@ -177,6 +187,7 @@ class ControllerShell final : public ClusterActions,
   };
   std::map<IslandId, IslandRecord> islands_;
   std::map<ExecutorId, ExecutorRecord> executors_;
+  std::set<ExecutorId> stalled_;                 // as was told
   std::map<IslandId, absl::Status> forgetting_;  // forgotten islands of which something is left
   size_t islands_up_ = 0;
   uint64_t inline_uploaded_bytes_ = 0;

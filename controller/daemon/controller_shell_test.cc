@@ -414,6 +414,43 @@ TEST_F(ControllerShellTest, ForgetsAnIslandThatNobodyComesBackTo) {
   ASSERT_TRUE(Until([&] { return known() == 1; }));
 }
 
+TEST_F(ControllerShellTest, WhatHappensToIslandsIsTold) {
+  std::vector<std::string> told;
+  const auto last = [&](std::string_view part) {
+    return Until([&] { return !told.empty() && told.back().find(part) != std::string::npos; });
+  };
+  ControllerOptions options;
+  options.link_grace = milliseconds(0);
+  options.forget_after = milliseconds(2000);
+  options.island_timeout = milliseconds(500);
+  options.note = [&](const NewEvent& event) {
+    EXPECT_EQ(event.open, event.kind == EventKind::kFleet);
+    told.push_back(fmt::format("{}{} {}: {}", event.warning ? "! " : "", event.reason, event.object,
+                               event.text));
+  };
+  Start(options);
+  auto executor = AddExecutor("w0", "island0", 11, 2);
+  EXPECT_THAT(told, ElementsAre()) << "its other worker is not there";
+  auto other = AddExecutor("w1", "island0", 21, 2);
+  EXPECT_TRUE(last("IslandUp island island0: it is up: 2 workers"));
+  executor->link.reset();
+  EXPECT_TRUE(last("! IslandLost island island0: it is down: it has lost an executor"));
+  EXPECT_THAT(told.at(1), HasSubstr("! ExecutorLost worker w0: its executor was lost: "));
+  executor = AddExecutor("w0", "island0", 12, 2);
+  EXPECT_TRUE(last("IslandBack island island0: it is up again: 2 workers"));
+  const auto refused = Connect();
+  v1::ToController message;
+  message.mutable_register_executor()->set_protocol(1);
+  Send(*refused, message);
+  EXPECT_TRUE(last("! WorkerRefused host 127.0.0.1: a worker was refused: "));
+  executor->link.reset();
+  EXPECT_TRUE(last("! IslandLost"));
+  EXPECT_TRUE(last("! IslandGivenUp island island0: it was down for 500ms (--island-timeout)"));
+  other->link.reset();
+  EXPECT_TRUE(
+      last("IslandForgotten island island0: it is forgotten: none of its workers was there"));
+}
+
 TEST_F(ControllerShellTest, AnIslandWhoseWorkerIsThereIsNotForgotten) {
   ControllerOptions options;
   options.link_grace = milliseconds(0);

@@ -153,6 +153,10 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
   out.Family("fairway_island_up", "gauge", "1 when all executors of the island are registered.");
   for (const IslandStatus& island : s.islands)
     out.Value(island.up ? 1 : 0, {{"island", island.name}});
+  out.Family("fairway_island_cordoned", "gauge",
+             "1 while new sessions do not see the island (fairway cordon, fairway drain).");
+  for (const IslandStatus& island : s.islands)
+    out.Value(island.cordon.has_value() ? 1 : 0, {{"island", island.name}});
   out.Family("fairway_gangs_launched_total", "counter",
              "Computations launched over several devices.");
   for (const IslandStatus& island : s.islands)

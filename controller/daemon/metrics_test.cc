@@ -168,7 +168,8 @@ std::vector<Family> FamiliesOf(const std::string& text) {
 std::string UnitOf(const Family& family) {
   if (family.name.find("_bytes") != std::string::npos) return "bytes";
   if (family.name.find("_seconds") != std::string::npos) return "seconds";
-  return family.name.ends_with("_up") ? "0 or 1" : "count";
+  const bool flag = family.name.ends_with("_up") || family.name.ends_with("_cordoned");
+  return flag ? "0 or 1" : "count";
 }
 
 // The table of docs/metrics.md.

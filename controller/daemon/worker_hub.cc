@@ -80,6 +80,8 @@ bool WorkerHub::IsUp(const Executor& executor) {
 }
 
 void WorkerHub::FencePeer(Peer& peer, const std::string& reason, bool asked) {
+  if (peer.role == Role::kNew && options_.refused)
+    options_.refused(std::string(peer.link->peer()), reason);
   v1::FromController message;
   message.mutable_fence()->set_reason(reason);
   message.mutable_fence()->set_asked(asked);

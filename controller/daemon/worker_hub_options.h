@@ -63,6 +63,8 @@ struct WorkerHubOptions {
   std::function<void(const std::string& worker, const CertificateHash& shown, std::string request,
                      std::function<void(absl::StatusOr<IssuedCertificate>)> done)>
       renew;
+  // Hears of each process that is refused, by its address, and why. Empty: nobody does.
+  std::function<void(const std::string& peer, const std::string& why)> refused;
   // What executors and relays hear of revoked workers; nullptr: they hear nothing.
   const Revocations* revocations = nullptr;
 };

@@ -20,14 +20,18 @@ absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tena
   auto made = std::make_unique<IfrtSession>(id, session, cluster_, compiler_, shell, options_);
   IfrtSession* raw = made.get();
   sessions_.emplace(id, std::move(made));
+  Note(session, "SessionOpened", "it was opened by a JAX client");
   if (callbacks_ != nullptr && !channel.bytes.empty()) callbacks_->SessionOpened(session, channel);
   return raw;
 }
+
+absl::Status IfrtDoor::MayOpen() const { return cluster_->sessions().MayOpen(); }
 
 void IfrtDoor::Close(uint64_t id) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   const SessionId session = it->second->session();
+  Note(session, "SessionEnded", "it has ended");
   it->second->Closes();
   sessions_.erase(it);
   cluster_->sessions().Close(session);
@@ -37,6 +41,12 @@ void IfrtDoor::Close(uint64_t id) {
 IfrtSession* IfrtDoor::Find(uint64_t id) {
   const auto it = sessions_.find(id);
   return it == sessions_.end() ? nullptr : it->second.get();
+}
+
+void IfrtDoor::Note(SessionId session, std::string reason, std::string text) const {
+  if (!note_) return;
+  note_(SessionEvent(session.value, cluster_->sessions().TenantOf(session), std::move(reason),
+                     std::move(text)));
 }
 
 }  // namespace fairway

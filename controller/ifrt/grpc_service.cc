@@ -274,11 +274,13 @@ class IfrtGrpcService::Impl {
 
   void AddOthers(const std::string& service) {
     methods_.AddUnary<proxy::GrpcGetVersionRequest, proxy::GrpcGetVersionResponse>(
-        service + "GetVersion", [](auto* call) {
+        service + "GetVersion", [this](auto* call) {
           const auto version =
               ChooseVersion(call->request().min_version(), call->request().max_version());
-          if (version.ok()) *call->response().mutable_version() = *version;
-          call->Answer(version.status());
+          if (!version.ok()) return call->Answer(version.status());
+          *call->response().mutable_version() = *version;
+          // jaxlib opens a session next, and would not tell its user why that was refused.
+          loop_->Post("ifrt version", [door = door_, call] { call->Answer(door->MayOpen()); });
         });
     methods_.AddOneMessage<LookupCall>(service + "HostBufferLookup", [this](AdmittedCall admitted) {
       const bool early = admitted.context->client_metadata().contains(kEarlyKey);

@@ -10,6 +10,7 @@
 
 #include "controller/cluster/cluster.h"
 #include "controller/compile/compile_service.h"
+#include "controller/events/event_ring.h"
 #include "controller/native/session.h"
 
 namespace fairway {
@@ -27,13 +28,19 @@ class NativeDoor {
   // Frees all that the session owned. Unknown ids are ignored.
   void Close(SessionId id);
 
+  // Hears of sessions that are opened and end; before the first one.
+  void set_note(NoteEvent note) { note_ = std::move(note); }
+
   size_t num_sessions() const { return sessions_.size(); }
 
  private:
+  void Note(SessionId session, std::string reason, std::string text) const;
+
   Cluster* const cluster_;
   CompileService* const compiler_;
   const NativeSessionOptions options_;
   std::map<SessionId, std::unique_ptr<NativeSession>> sessions_;
+  NoteEvent note_;
 };
 
 }  // namespace fairway

@@ -248,9 +248,10 @@ ADMIN, IFRT = "/fairway.v1.Admin/", "/xla.ifrt.proxy.GrpcIfrtService/"
 OPERATORS = {"admin", "operator"}
 MAY = {
     ADMIN + "GetStatus": {"admin", "operator", "user", "viewer"},
-    **{ADMIN + "List" + kind: {"admin", "operator", "user", "viewer"} for kind in ("Sessions", "Arrays", "Programs", "Nodes")},
+    **{ADMIN + "List" + kind: {"admin", "operator", "user", "viewer"} for kind in ("Sessions", "Arrays", "Programs", "Nodes", "Events")},
     ADMIN + "GetLogs": OPERATORS,
     ADMIN + "RestartExecutor": OPERATORS,
+    **{ADMIN + verb + "Island": OPERATORS for verb in ("Cordon", "Uncordon", "Drain")},
     ADMIN + "Shutdown": OPERATORS,
     ADMIN + "CreateToken": {"admin"},
     ADMIN + "ListTokens": {"admin"},

@@ -33,6 +33,8 @@ void Client::Open() {
   if (!opened.ok()) {
     if (opened.status().code() != absl::StatusCode::kUnavailable)
       world_.Broken("G3", "a session cannot be opened: {}", Describe(opened.status()));
+    if (!world_.cordoned.empty() && Text(opened.status()).find("cordoned") != std::string::npos)
+      world_.Count("all islands are cordoned");
     return;
   }
   session_ = *opened;
@@ -40,6 +42,8 @@ void Client::Open() {
   devices_ = world_.controller->cluster().sessions().Devices(session_);
   usable_.clear();
   for (const VirtualDevice& device : devices_) {
+    if (world_.cordoned.contains(device.island))
+      world_.Broken("API", "s{} sees island {}, which is cordoned", session_, device.island);
     if (device.island != world_.config.reserved) usable_.push_back(device.id);
   }
   if (usable_.empty()) return Close();
@@ -280,6 +284,8 @@ void Client::Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>
     return;
   }
   world_.Count(fmt::format("failed: {}", absl::StatusCodeToString(result.status().code())));
+  if (Text(result.status()).find("is drained") != std::string::npos)
+    world_.Count("work fails on a drained island");
   for (const Request::Item& item : request.items) {
     if (Explains(item, result.status())) {
       if (!fetch && request.items.size() == 1 && item.groups.size() == 1 && item.never.empty())

@@ -89,6 +89,10 @@ uint64_t Client::Bind(const Code& code, const std::vector<int32_t>& devices) {
   }
   const auto bound =
       world_.controller->cluster().executables().Bind(session_, OutHandle(), code.spec.id, devices);
+  if (world_.drained.contains(Virtual(devices[0]).island)) {
+    Expect(bound.status(), "is drained", "bind on a drained island");
+    return 0;
+  }
   if (!Expect(bound.status(), "", "bind")) return 0;
   executables_[*bound] = code.spec.id;
   return *bound;

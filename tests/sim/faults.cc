@@ -279,6 +279,8 @@ void World::StartController() {
   accounts_.clear();
   controller = std::make_unique<Controller>(*this, config.cluster);
   given_up_.clear();
+  cordoned.clear();
+  drained.clear();
 }
 
 }  // namespace fairway::sim

@@ -109,6 +109,7 @@ void World::Setup(uint64_t seed, WorldKind kind) {
     queue.After(r.Between(0, 1000), [&m = *machine] { m.host().Start(); });
   MakeSessions();
   ScheduleFaults();
+  SetupCordons(seed);
   queue.After(kTick, [this] { ToController([this] { Tick(); }); });
 }
 

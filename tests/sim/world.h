@@ -145,6 +145,8 @@ class World {
   void Registered(uint64_t session) { registered_.insert(session); }
   void Lost(const Machine& machine, uint64_t session, const absl::Status& cause);
 
+  std::set<std::string> cordoned;  // islands; at this controller
+  std::set<std::string> drained;
   std::set<SessionId> sequential;  // sessions that have bound a sequential program
 
   // The machines, as bits, that each kind of failure has hurt, so it may be reported.
@@ -206,6 +208,9 @@ class World {
   // Decides by numbers of its own, so that worlds without relays are what they were.
   void SetupRelays(uint64_t seed, WorldKind kind);
   void HurtRelay();
+  // Operators, as SetupRelays.
+  void SetupCordons(uint64_t seed);
+  void CordonOrDrain(Random& r);
   void CheckRelays();
   void MakeSessions();
   void ScheduleFaults();

@@ -6,9 +6,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include "base/time_text.h"
 #include "identity/join.h"
 #include "identity/renewal.h"
-#include "identity/token.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
