@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "base/host.h"
+#include "base/time_text.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/status_text.h"
 #include "identity/certificates.h"

@@ -6,9 +6,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include "base/time_text.h"
 #include "identity/certificates.h"
 #include "identity/renewal.h"
-#include "identity/token.h"
 
 namespace fairway {
 namespace {
