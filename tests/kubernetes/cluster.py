@@ -142,7 +142,7 @@ class Cluster:
                    f"--kubelet-client-key={self.to_kubelets[1]}", "--service-account-issuer=https://kubernetes.default.svc",
                    f"--service-account-key-file={self.accounts[0]}", f"--service-account-signing-key-file={self.accounts[1]}",
                    f"--service-cluster-ip-range={SERVICES}", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-                   "--allow-privileged")
+                   "--allow-privileged", "--kubelet-preferred-address-types=InternalIP")
         wait_for(lambda: self.kubectl("get", "--raw=/readyz", check=False) == "ok", lambda: self._log_of("kube-apiserver"))
         self._part("kube-controller-manager", f"--kubeconfig={self.manager}", f"--root-ca-file={self.authority.file}",
                    f"--service-account-private-key-file={self.accounts[1]}", "--use-service-account-credentials", "--leader-elect=false",
