@@ -179,9 +179,22 @@ class Cluster:
     def apply(self, objects):
         self.kubectl("apply", "-f-", said=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
-    def get(self, what, namespace="default"):
-        """The object, or an empty one."""
-        done = self.run(KUBECTL, "-n", namespace, "get", what, "-o=json", "--ignore-not-found")
+    def add_volume(self, name):
+        """A volume that all nodes can mount (their files are of one machine), to be claimed once. Returns its folder."""
+        place = self.folder / "volumes" / name
+        place.mkdir(parents=True)
+        where = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": list(self.nodes)}]}
+        self.apply([{
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "folders",
+                     "persistentVolumeReclaimPolicy": "Retain", "local": {"path": str(place)},
+                     "nodeAffinity": {"required": {"nodeSelectorTerms": [where]}}}}])
+        return place
+
+    def get(self, what, namespace="default", selector=None):
+        """The object, or an empty one; with a selector, a list of a kind."""
+        more = (f"--selector={selector}",) if selector else ()
+        done = self.run(KUBECTL, "-n", namespace, "get", what, "-o=json", "--ignore-not-found", *more)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout.strip() else {}
 
