@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // One program with all of a Kubernetes cluster but its container runtime: etcd, the API server, the controller manager, the
-// scheduler, the kubelet, kube-proxy, kubectl and CoreDNS. The first argument (or the name by which it is called) says which.
+// scheduler, the kubelet, kube-proxy, CoreDNS, and what keeps NetworkPolicies. The first argument says which.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -35,12 +33,11 @@ var parts = map[string]func() *cobra.Command{
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 	"kube-proxy":              proxy.NewProxyCommand,
 	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
-	"kubectl":                 kubectl.NewDefaultKubectlCommand,
 }
 
 func main() {
-	name := filepath.Base(os.Args[0])
-	if len(os.Args) > 1 && parts[name] == nil {
+	name := ""
+	if len(os.Args) > 1 {
 		os.Args = os.Args[1:]
 		name = os.Args[0]
 	}
@@ -52,8 +49,10 @@ func main() {
 	case name == "coredns":
 		dnsserver.Directives = []string{"errors", "ready", "cache", "kubernetes"}
 		coremain.Run()
+	case name == "policies":
+		os.Exit(runPolicies(os.Args[1:]))
 	default:
-		fmt.Fprintln(os.Stderr, "the first argument must be etcd, coredns, kubectl, kubelet or kube-*")
+		fmt.Fprintln(os.Stderr, "the first argument must be etcd, coredns, policies, kubelet or kube-*")
 		os.Exit(2)
 	}
 }
