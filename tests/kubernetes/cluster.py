@@ -4,7 +4,6 @@
 All of it ends with the `with` block. Its networks have no way out.
 """
 
-import contextlib
 import json
 import os
 import pathlib
@@ -32,7 +31,7 @@ COREFILE = """.:53 {
 
 def require_tools():
     assert os.geteuid() == 0, "nodes are made by root: run these tests as root"
-    for tool in ("containerd", "ctr", "runc", "umoci", "nft", "conntrack", "ip", "openssl", "busybox"):
+    for tool in ("containerd", "ctr", "runc", "umoci", "nft", "iptables", "ipset", "conntrack", "ip", "openssl", "busybox"):
         assert shutil.which(tool), f"{tool} is missing; `./dev test kubernetes` installs it"
     for path in (PROGRAM, KUBECTL, HELM):
         assert path.exists(), f"{path} is missing; `./dev test kubernetes` builds it"
@@ -81,8 +80,8 @@ class Cluster:
         self._start_control_plane()
         self.images |= images.make(self.folder / "images", KUBECTL)
         for node in self.nodes.values():
-            node.write_settings(PROGRAM, self.node_files[node.name], self.authority.file, self.node_certificates[node.name], self.proxy,
-                                DNS, images.PAUSE)
+            node.write_settings(PROGRAM, (self.node_files[node.name], self.proxy, self.policies), self.authority.file,
+                                self.node_certificates[node.name], SERVICES, DNS, images.PAUSE)
             node.start()
             node.load(self.images)
         self.apply(_of_the_cluster())
@@ -125,6 +124,7 @@ class Cluster:
         self.admin = authority.kubeconfig("admin", "admin", server, "system:masters")
         self.manager, self.scheduler, self.proxy = (
             authority.kubeconfig(name, f"system:{name}", server) for name in ("kube-controller-manager", "kube-scheduler", "kube-proxy"))
+        self.policies = authority.kubeconfig("policies", "policies", server, "system:masters")
         self.node_files = {name: authority.kubeconfig(f"node-{name}", f"system:node:{name}", server, "system:nodes") for name in self.nodes}
         self.node_certificates = {name: authority.sign(f"kubelet-{name}", f"system:node:{name}", "system:nodes", hosts=[name, node.address])
                                   for name, node in self.nodes.items()}
@@ -155,8 +155,8 @@ class Cluster:
     # ---- what its administrator types ----
 
     def start(self, *words, **more):
-        """A process beside the control plane."""
-        return subprocess.Popen(["nsenter", f"--net=/run/netns/{self.space}", *map(str, words)], text=True,
+        """A kubectl that goes on."""
+        return subprocess.Popen(["nsenter", f"--net=/run/netns/{self.space}", KUBECTL, *map(str, words)], text=True,
                                 env={**os.environ, "KUBECONFIG": str(self.admin)}, **more)
 
     def run(self, *words, said=None, seconds=120, **more):

@@ -50,9 +50,11 @@ class Node:
         self.process = None
         folder.mkdir()
 
-    def write_settings(self, program, kubeconfig, ca, certificate, proxy_kubeconfig, dns, pause):
-        self.program = program
-        shutil.copy(kubeconfig, self.folder / "node.conf")
+    def write_settings(self, program, kubeconfigs, ca, certificate, services, dns, pause):
+        """`kubeconfigs`: of the kubelet, of kube-proxy, of what keeps NetworkPolicies."""
+        self.program, self.services = program, services
+        for name, path in zip(("node", "proxy", "policies"), kubeconfigs):
+            shutil.copy(path, self.folder / f"{name}.conf")
         (self.folder / "containerd.toml").write_text(CONTAINERD.format(pause=pause))
         (self.folder / "10-pods.conflist").write_text(json.dumps({
             "cniVersion": "0.4.0", "name": "pods", "plugins": [
@@ -74,7 +76,7 @@ class Node:
         (self.folder / "resolv.conf").write_text("")
         (self.folder / "kube-proxy.json").write_text(json.dumps({
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "mode": "nftables",
-            "hostnameOverride": self.name, "clientConnection": {"kubeconfig": str(proxy_kubeconfig)}, "clusterCIDR": "10.244.0.0/16",
+            "hostnameOverride": self.name, "clientConnection": {"kubeconfig": str(self.folder / "proxy.conf")}, "clusterCIDR": "10.244.0.0/16",
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}}))
 
     def _enter_groups(self):
@@ -90,7 +92,8 @@ class Node:
         with (self.folder / "node.log").open("w") as log:
             self.process = subprocess.Popen(
                 ["nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--mount", "--uts", "--ipc", "--cgroup", "--pid", "--fork",
-                 "--kill-child", HERE / "node.sh", self.folder, self.name, self.address, self.program],
+                 "--kill-child", HERE / "node.sh", self.folder, self.name, self.address, self.program,
+                 self.services],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._enter_groups)
         wait_for(self._has_containerd, lambda: f"containerd of {self.name}: {self.said()}")
 

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# node.sh FOLDER NAME ADDRESS PROGRAM: a node of Kubernetes, as the first process of namespaces of its own (mounts, processes, network,
-# control groups, host name): Debian's containerd, the kubelet, kube-proxy. FOLDER has their settings, and gets all that they
-# write. All of it ends with this process, and the mounts with it.
+# node.sh FOLDER NAME ADDRESS PROGRAM SERVICES: a node of Kubernetes, as the first process of namespaces of its own (mounts, processes, network,
+# control groups, host name): Debian's containerd, the kubelet, kube-proxy, and what keeps NetworkPolicies. SERVICES: the
+# range of their addresses. FOLDER has their settings, and gets all that they write. All of it ends with this process, and the mounts with it.
 set -euo pipefail
-folder=$1 name=$2 address=$3 program=$4
+folder=$1 name=$2 address=$3 program=$4 services=$5
 mount --make-rprivate /
 mount --make-rshared /
 mount -t proc proc /proc
@@ -44,6 +44,7 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 containerd --config "$folder/containerd.toml" >"$folder/containerd.log" 2>&1 &
 until ctr version >/dev/null 2>&1; do sleep 0.1; done
 "$program" kube-proxy --config "$folder/kube-proxy.json" >"$folder/kube-proxy.log" 2>&1 &
+until "$program" policies "$folder/policies.conf" "$name" "$services"; do sleep 1; done >"$folder/policies.log" 2>&1 &  # it wants its Node
 "$program" kubelet --config "$folder/kubelet.json" --kubeconfig "$folder/node.conf" --hostname-override "$name" --node-ip "$address" \
   >"$folder/kubelet.log" 2>&1 &
 wait

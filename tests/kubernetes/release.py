@@ -72,8 +72,8 @@ class Release:
 class Client:
     """A user's pod, which has this machine's programs, .venv and repository, and no rights. `folder`: its CA and token are there."""
 
-    def __init__(self, cluster, name, folder, node=None):
-        self.cluster, self.name = cluster, name
+    def __init__(self, cluster, name, folder, namespace=USERS):
+        self.cluster, self.name, self.namespace = cluster, name, namespace
         python = pathlib.Path(PYTHON).resolve()  # where .venv's Python is
         places = {path: path for path in {ROOT, (ROOT / ".venv").resolve(), python.parents[1], folder}}
         places |= {pathlib.Path(inside): pathlib.Path(inside).resolve() for inside in ("/usr", "/lib", "/lib64")}
@@ -88,13 +88,14 @@ class Client:
         spec = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
                 "tolerations": [{"operator": "Exists"}],
                 "volumes": [{"name": f"v{number}", "hostPath": {"path": str(place)}} for number, place in enumerate(places.values())]}
-        if node:
-            spec["nodeName"] = node
-        cluster.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": USERS}, "spec": spec}])
-        wait_for(lambda: cluster.is_ready("pod", name, USERS), lambda: cluster.kubectl("-n", USERS, "describe", "pod", name))
+        cluster.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}])
+        wait_for(lambda: cluster.is_ready("pod", name, namespace), lambda: cluster.kubectl("-n", namespace, "describe", "pod", name))
+
+    def address(self):
+        return self.cluster.get(f"pod/{self.name}", self.namespace)["status"]["podIP"]
 
     def words(self, *command):
-        return ("-n", USERS, "exec", self.name, "-i", "--", *command)
+        return ("-n", self.namespace, "exec", self.name, "-i", "--", *command)
 
     def run(self, *command, seconds=180, check=True):
         return self.cluster.kubectl(*self.words(*command), seconds=seconds, check=check)
@@ -103,7 +104,7 @@ class Client:
         return self.run(PYTHON, "-c", program, seconds=seconds, check=check)
 
     def remove(self):
-        self.cluster.kubectl("-n", USERS, "delete", "pod", self.name, "--now")
+        self.cluster.kubectl("-n", self.namespace, "delete", "pod", self.name, "--now")
 
 
 if __name__ == "__main__":  # the values, for a look by hand

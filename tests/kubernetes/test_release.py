@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
+from cluster import ROOT
 from node import wait_for
-from release import PODS, PYTHON
+from release import NAMESPACE, PODS, PYTHON, Client
 
 ADD = """
 import jax, jax.numpy as jnp
@@ -70,19 +71,16 @@ def test_the_volume_is_the_pods_groups_and_the_data_are_the_daemons_alone(releas
 
 
 def test_a_jax_program_runs_through_the_service_on_two_islands(client):
-    said = client.run(PYTHON, "examples/digits_pipeline.py", "--help")
-    assert "usage" in said
     assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
 
 
 def test_a_pipeline_is_trained_on_the_islands(client):
-    from cluster import ROOT
     assert "accuracy" in client.run(PYTHON, ROOT / "examples" / "digits_pipeline.py", seconds=300)
 
 
 def test_a_worker_pod_that_is_killed_comes_back_and_fails_only_who_had_arrays_there(release, client):
     before = release.number("fw-fairway-a-0")
-    with client.cluster.start("kubectl", *client.words(PYTHON, "-c", HOLD), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+    with client.cluster.start(*client.words(PYTHON, "-c", HOLD), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout.readline() == "held\n"
         release.kubectl("delete", "pod", "fw-fairway-a-0", "--force", "--grace-period=0")
         wait_for(lambda: release.number("fw-fairway-a-0") != before, "another pod")
@@ -137,23 +135,71 @@ def test_a_drained_node_gives_its_pods_to_the_other_and_tokens_still_count(relea
         release.cluster.kubectl("uncordon", where)
 
 
-def revisions(release):
+def opens(run, host, port):
+    """Whether a connection is made, by busybox."""
+    return "told: 0" in run("sh", "-c", f"nc -w 3 {host} {port} </dev/null; echo told: $?")
+
+
+def test_the_policies_let_through_what_is_needed_and_nothing_else(cluster, release, client, user):
+    controller, port = f"fw-fairway-controller.{NAMESPACE}.svc", 29000
+    worker = release.pods()["fw-fairway-a-0"]["status"]["podIP"]
+    python = "import socket; socket.create_connection(({!r}, {}), timeout=3); print('told: 0')"
+
+    def from_client(*words):
+        host, number = words[2].split()[3:5]
+        return client.run(PYTHON, "-c", python.format(host, number), check=False)
+
+    def from_worker(*words):
+        return release.kubectl("exec", "fw-fairway-b-0", "-c", "certificates", "--", *words)
+
+    assert opens(from_client, controller, port)
+    for host, number in ((controller, 29001), (controller, 29002), (controller, 29003), (worker, 29004)):
+        assert not opens(from_client, host, number), f"{host}:{number} from a user's pod"
+    assert opens(from_worker, controller, 29002) and opens(from_worker, controller, 29003) and opens(from_worker, worker, 29004)
+    for host, number in ((controller, port), (controller, 29001), ("10.96.0.1", 443), (client.address(), 22)):
+        assert not opens(from_worker, host, number), f"{host}:{number} from a worker's pod"
+    stranger = Client(cluster, "stranger", user, namespace="default")
+    try:
+        assert not opens(lambda *words: stranger.run(*words), controller, port), "from a namespace that is not named"
+    finally:
+        stranger.remove()
+
+
+def numbers(release):
     return {name: pod["metadata"]["uid"] for name, pod in release.pods().items()}
 
 
+def memory_of(client, worker):
+    (line,) = [line for line in client.run("fairway", "status").splitlines() if line.split()[:1] == [worker]]
+    return line
+
+
 def test_an_upgrade_restarts_nothing_and_counts_in_pods_that_start_afterwards(release, client):
-    before = revisions(release)
-    release.upgrade("--set=islands[0].settings.log-level=debug")
-    assert revisions(release) == before
+    before = numbers(release)
+    release.upgrade("--set=islands[0].settings.device-memory=512MiB")
+    assert numbers(release) == before and "512" not in memory_of(client, "fw-fairway-a-0")
     release.kubectl("delete", "pod", "fw-fairway-a-0")
     release.wait_until_ready()
-    assert '"level":"debug"' in release.kubectl("logs", "fw-fairway-a-0", "-c", "worker")
-    assert {name for name, number in revisions(release).items() if number != before[name]} == {"fw-fairway-a-0"}
+    assert {name for name, number in numbers(release).items() if number != before[name]} == {"fw-fairway-a-0"}
+    wait_for(lambda: "fw-fairway-a-0" in executors_up(client), "its registration")
+    assert "512.0 MiB" in memory_of(client, "fw-fairway-a-0")
     release.helm("rollback", release.name)
 
 
+def test_a_job_rolls_the_islands_that_changed_one_after_the_other(release, client):
+    before = numbers(release)
+    release.upgrade("--set=rollIslands=true", "--set=islands[0].settings.device-memory=1GiB", "--set=islands[1].settings.device-memory=1GiB")
+    after = release.pods()
+    assert {name for name, number in numbers(release).items() if number != before[name]} == {"fw-fairway-a-0", "fw-fairway-b-0"}
+    ready = next(one for one in after["fw-fairway-a-0"]["status"]["conditions"] if one["type"] == "Ready")
+    assert ready["lastTransitionTime"] <= after["fw-fairway-b-0"]["metadata"]["creationTimestamp"]
+    wait_for(lambda: executors_up(client) == sorted(set(PODS) - {"fw-fairway-controller-0"}), "all workers")
+    assert "1.0 GiB" in memory_of(client, "fw-fairway-b-0")
+    assert not release.cluster.get("jobs", NAMESPACE, "app.kubernetes.io/instance=fw")["items"]
+
+
 def test_certificates_of_an_upgrade_are_used_without_a_restart(release, client):
-    before = revisions(release)
+    before = numbers(release)
 
     def certificate(pod, container):
         node, process = first_process(release, pod, container)
@@ -169,7 +215,7 @@ def test_certificates_of_an_upgrade_are_used_without_a_restart(release, client):
         wait_for(lambda pod=pod, container=container: certificate(pod, container) != old[pod], f"the new certificate of {pod}", 180)
         wait_for(lambda pod=pod, container=container: "has been replaced, and is used from now on"
                  in release.kubectl("logs", pod, "-c", container), "its use")
-    assert revisions(release) == before
+    assert numbers(release) == before
     assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
 
 
