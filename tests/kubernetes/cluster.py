@@ -191,10 +191,13 @@ class Cluster:
                      "nodeAffinity": {"required": {"nodeSelectorTerms": [where]}}}}])
         return place
 
-    def get(self, what, namespace="default", selector=None):
-        """The object, or an empty one; with a selector, a list of a kind."""
-        more = (f"--selector={selector}",) if selector else ()
-        done = self.run(KUBECTL, "-n", namespace, "get", what, "-o=json", "--ignore-not-found", *more)
+    def all(self, kind, namespace, selector):
+        """A list."""
+        return json.loads(self.kubectl("-n", namespace, "get", kind, "-o=json", f"--selector={selector}"))["items"]
+
+    def get(self, what, namespace="default"):
+        """The object, or an empty one."""
+        done = self.run(KUBECTL, "-n", namespace, "get", what, "-o=json", "--ignore-not-found")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout.strip() else {}
 

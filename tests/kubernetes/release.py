@@ -21,7 +21,8 @@ VALUES = {
     "islands": [{"name": "a", "devices": 4}, {"name": "b", "devices": 4}, {"name": "host", "runtime": "host", "workers": 2}],
     "networkPolicy": {"clients": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": USERS}}}]},
 }
-PODS = ["fw-fairway-a-0", "fw-fairway-b-0", "fw-fairway-controller-0", "fw-fairway-host-0", "fw-fairway-host-1"]
+WORKERS = ["fw-fairway-a-0", "fw-fairway-b-0", "fw-fairway-host-0", "fw-fairway-host-1"]
+PODS = [*WORKERS, "fw-fairway-controller-0"]
 
 
 def namespaces():
@@ -54,12 +55,14 @@ class Release:
 
     def pods(self):
         """Name -> pod, of this release."""
-        return {one["metadata"]["name"]: one
-                for one in self.cluster.get("pods", NAMESPACE, f"app.kubernetes.io/instance={self.name}")["items"]}
+        return {one["metadata"]["name"]: one for one in self.cluster.all("pods", NAMESPACE, f"app.kubernetes.io/instance={self.name}")}
 
-    def number(self, pod):
-        """What a pod of the same name that is made anew has not got."""
-        return self.pods()[pod]["metadata"]["uid"]
+    def numbers(self):
+        """Name -> what a pod of the same name that is made anew has not got."""
+        return {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+
+    def all_end(self):
+        wait_for(lambda: not self.pods(), lambda: f"the end of {list(self.pods())}")
 
     def is_ready(self, *pods):
         return all(self.cluster.is_ready("pod", pod, NAMESPACE) for pod in pods)

@@ -8,7 +8,7 @@ import pytest
 
 from cluster import ROOT
 from node import wait_for
-from release import NAMESPACE, PODS, PYTHON, Client
+from release import NAMESPACE, PYTHON, WORKERS, Client
 
 ADD = """
 import jax, jax.numpy as jnp
@@ -36,6 +36,12 @@ def executors_up(client):
     return sorted(one["worker"] for one in status(client)["executors"] if one["up"])
 
 
+def all_serve(client):
+    """All workers register, and a program runs on two islands."""
+    wait_for(lambda: executors_up(client) == WORKERS, lambda: f"all workers, not {executors_up(client)} alone")
+    assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+
+
 @pytest.fixture(autouse=True)
 def ready(release):
     yield
@@ -45,7 +51,7 @@ def ready(release):
 def test_the_notes_lead_to_a_status_and_to_a_token(release, user):
     """helm test among them; the status comes through kubectl port-forward."""
     assert "Phase:          Succeeded" in release.typed
-    for pod in PODS[:2] + PODS[3:]:
+    for pod in WORKERS:
         assert f"{pod} up " in release.typed
     assert sorted(path.name for path in user.iterdir() if path.suffix) == ["admin.token", "ca.pem", "red.token"]
     assert "fw-fairway-test" not in release.pods(), "a test that succeeds leaves no pod"
@@ -71,7 +77,7 @@ def test_the_volume_is_the_pods_groups_and_the_data_are_the_daemons_alone(releas
 
 
 def test_a_jax_program_runs_through_the_service_on_two_islands(client):
-    assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+    all_serve(client)
 
 
 def test_a_pipeline_is_trained_on_the_islands(client):
@@ -79,15 +85,15 @@ def test_a_pipeline_is_trained_on_the_islands(client):
 
 
 def test_a_worker_pod_that_is_killed_comes_back_and_fails_only_who_had_arrays_there(release, client):
-    before = release.number("fw-fairway-a-0")
+    before = release.numbers().get("fw-fairway-a-0")
     with client.cluster.start(*client.words(PYTHON, "-c", HOLD), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout.readline() == "held\n"
         release.kubectl("delete", "pod", "fw-fairway-a-0", "--force", "--grace-period=0")
-        wait_for(lambda: release.number("fw-fairway-a-0") != before, "another pod")
+        wait_for(lambda: release.numbers().get("fw-fairway-a-0", before) != before, "another pod")
         release.wait_until_ready("fw-fairway-a-0")
         said, _ = program.communicate("\n", timeout=120)
     assert said.startswith("lost: ") and "fw-fairway-a-0" in said
-    assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+    all_serve(client)
 
 
 def first_process(release, pod, container):
@@ -104,12 +110,12 @@ def restarts(release, pod, container):
 
 
 def test_a_worker_whose_process_is_killed_is_started_again_in_its_pod(release, client):
-    before, times = release.number("fw-fairway-b-0"), restarts(release, "fw-fairway-b-0", "worker")
+    before, times = release.numbers()["fw-fairway-b-0"], restarts(release, "fw-fairway-b-0", "worker")
     node, process = first_process(release, "fw-fairway-b-0", "worker")
     node.run("kill", "-KILL", process)
     wait_for(lambda: restarts(release, "fw-fairway-b-0", "worker") == times + 1, "a restart")
     wait_for(lambda: "fw-fairway-b-0" in executors_up(client), "its registration")
-    assert release.number("fw-fairway-b-0") == before
+    assert release.numbers()["fw-fairway-b-0"] == before
 
 
 def test_a_controller_that_hangs_is_restarted_by_its_liveness_probe(release, client):
@@ -118,8 +124,7 @@ def test_a_controller_that_hangs_is_restarted_by_its_liveness_probe(release, cli
     node.run("kill", "-STOP", process)
     wait_for(lambda: restarts(release, "fw-fairway-controller-0", "controller") == times + 1, "a restart", 240)
     release.wait_until_ready()
-    wait_for(lambda: executors_up(client) == sorted(set(PODS) - {"fw-fairway-controller-0"}), "all workers")
-    assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+    all_serve(client)
 
 
 def test_a_drained_node_gives_its_pods_to_the_other_and_tokens_still_count(release, client):
@@ -129,8 +134,7 @@ def test_a_drained_node_gives_its_pods_to_the_other_and_tokens_still_count(relea
     try:
         release.wait_until_ready()
         assert {pod["spec"]["nodeName"] for pod in release.pods().values()} == set(release.cluster.nodes) - {where}
-        wait_for(lambda: executors_up(client) == sorted(set(PODS) - {"fw-fairway-controller-0"}), "all workers")
-        assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+        all_serve(client)
     finally:
         release.cluster.kubectl("uncordon", where)
 
@@ -165,41 +169,37 @@ def test_the_policies_let_through_what_is_needed_and_nothing_else(cluster, relea
         stranger.remove()
 
 
-def numbers(release):
-    return {name: pod["metadata"]["uid"] for name, pod in release.pods().items()}
-
-
 def memory_of(client, worker):
     (line,) = [line for line in client.run("fairway", "status").splitlines() if line.split()[:1] == [worker]]
     return line
 
 
 def test_an_upgrade_restarts_nothing_and_counts_in_pods_that_start_afterwards(release, client):
-    before = numbers(release)
+    before = release.numbers()
     release.upgrade("--set=islands[0].settings.device-memory=512MiB")
-    assert numbers(release) == before and "512" not in memory_of(client, "fw-fairway-a-0")
+    assert release.numbers() == before and "512" not in memory_of(client, "fw-fairway-a-0")
     release.kubectl("delete", "pod", "fw-fairway-a-0")
     release.wait_until_ready()
-    assert {name for name, number in numbers(release).items() if number != before[name]} == {"fw-fairway-a-0"}
+    assert {name for name, number in release.numbers().items() if number != before[name]} == {"fw-fairway-a-0"}
     wait_for(lambda: "fw-fairway-a-0" in executors_up(client), "its registration")
     assert "512.0 MiB" in memory_of(client, "fw-fairway-a-0")
     release.helm("rollback", release.name)
 
 
 def test_a_job_rolls_the_islands_that_changed_one_after_the_other(release, client):
-    before = numbers(release)
+    before = release.numbers()
     release.upgrade("--set=rollIslands=true", "--set=islands[0].settings.device-memory=1GiB", "--set=islands[1].settings.device-memory=1GiB")
     after = release.pods()
-    assert {name for name, number in numbers(release).items() if number != before[name]} == {"fw-fairway-a-0", "fw-fairway-b-0"}
+    assert {name for name, number in release.numbers().items() if number != before[name]} == {"fw-fairway-a-0", "fw-fairway-b-0"}
     ready = next(one for one in after["fw-fairway-a-0"]["status"]["conditions"] if one["type"] == "Ready")
     assert ready["lastTransitionTime"] <= after["fw-fairway-b-0"]["metadata"]["creationTimestamp"]
-    wait_for(lambda: executors_up(client) == sorted(set(PODS) - {"fw-fairway-controller-0"}), "all workers")
+    all_serve(client)
     assert "1.0 GiB" in memory_of(client, "fw-fairway-b-0")
-    assert not release.cluster.get("jobs", NAMESPACE, "app.kubernetes.io/instance=fw")["items"]
+    assert not release.cluster.all("jobs", NAMESPACE, "app.kubernetes.io/instance=fw")
 
 
 def test_certificates_of_an_upgrade_are_used_without_a_restart(release, client):
-    before = numbers(release)
+    before = release.numbers()
 
     def certificate(pod, container):
         node, process = first_process(release, pod, container)
@@ -215,8 +215,8 @@ def test_certificates_of_an_upgrade_are_used_without_a_restart(release, client):
         wait_for(lambda pod=pod, container=container: certificate(pod, container) != old[pod], f"the new certificate of {pod}", 180)
         wait_for(lambda pod=pod, container=container: "has been replaced, and is used from now on"
                  in release.kubectl("logs", pod, "-c", container), "its use")
-    assert numbers(release) == before
-    assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+    assert release.numbers() == before
+    all_serve(client)
 
 
 def test_a_rollback_to_more_workers_brings_their_certificates_back(release, client):
@@ -226,4 +226,4 @@ def test_a_rollback_to_more_workers_brings_their_certificates_back(release, clie
     release.helm("rollback", release.name)
     release.kubectl("delete", "pod", "fw-fairway-host-0", "--wait=false")
     release.wait_until_ready()
-    wait_for(lambda: executors_up(client) == sorted(set(PODS) - {"fw-fairway-controller-0"}), "all workers")
+    all_serve(client)

@@ -5,8 +5,8 @@ import re
 
 from cluster import MADE, ROOT
 from node import wait_for
-from release import BIN, CHART, NAMESPACE, PODS, VALUES, Release
-from test_release import ADD, executors_up, numbers
+from release import BIN, CHART, NAMESPACE, VALUES, Release
+from test_release import all_serve
 
 KINDS = "all,configmaps,secrets,serviceaccounts,roles,rolebindings,persistentvolumeclaims,networkpolicies,poddisruptionbudgets"
 MADE_ONCE = {"secret/fw-fairway-admin", "secret/fw-fairway-ca", "secret/fw-fairway-viewer"}
@@ -27,16 +27,15 @@ def test_a_node_that_dies_is_declared_out_and_its_pods_start_on_the_other(releas
     (dies,) = set(cluster.nodes) - {lives}
     release.wait_until_ready()
     lost = {name for name, pod in release.pods().items() if pod["spec"]["nodeName"] == dies}
-    before = numbers(release)
+    before = release.numbers()
     cluster.nodes[dies].kill()
     try:
         wait_for(lambda: not cluster.is_ready("node", dies), "the node to be missed")
         cluster.kubectl("taint", "nodes", dies, "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
         release.wait_until_ready()
-        assert lost <= {name for name, number in numbers(release).items() if number != before[name]}
+        assert lost <= {name for name, number in release.numbers().items() if number != before[name]}
         assert {pod["spec"]["nodeName"] for pod in release.pods().values()} == {lives}
-        wait_for(lambda: executors_up(client) == sorted(set(PODS) - {"fw-fairway-controller-0"}), "all workers")
-        assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+        all_serve(client)
     finally:
         cluster.nodes[dies].start()
         wait_for(lambda: cluster.is_ready("node", dies), lambda: cluster.nodes[dies].said(), 180)
@@ -44,12 +43,12 @@ def test_a_node_that_dies_is_declared_out_and_its_pods_start_on_the_other(releas
 
 
 def test_an_upgrade_that_the_api_server_refuses_changes_no_pod(release):
-    before = numbers(release)
+    before = release.numbers()
     said = release.helm("upgrade", release.name, *_chart(release), "--set=controller.storage=2Gi", check=False)
     assert "UPGRADE FAILED" in said and "updates to statefulset spec" in said
-    assert numbers(release) == before
+    assert release.numbers() == before
     release.upgrade()
-    assert numbers(release) == before
+    assert release.numbers() == before
 
 
 def _chart(release, **changes):
@@ -85,7 +84,7 @@ def test_a_worker_whose_image_is_not_there_is_mended_by_an_upgrade_that_rolls(cl
     other.upgrade("--set=rollIslands=true", islands=[{"name": "a"}, {"name": "b"}])
     assert other.is_ready("other-fairway-a-0")
     other.helm("uninstall", "other")
-    wait_for(lambda: not other.pods(), "their end")
+    other.all_end()
     other.kubectl("delete", "secrets,persistentvolumeclaims", "--selector=app.kubernetes.io/instance=other")
     assert not {name for name in there(cluster) if "other-" in name}, "by the command of the page"
 
@@ -104,7 +103,7 @@ def test_the_commands_for_secrets_of_ones_own_lead_to_a_cluster(cluster, tmp_pat
     own.install(**values)
     own.wait_until_ready("own-fairway-controller-0", "own-fairway-island0-0")
     own.helm("uninstall", "own")
-    wait_for(lambda: not own.pods(), "their end")
+    own.all_end()
     assert {name for name in there(cluster) if "own-" in name} == {"persistentvolumeclaim/data-own-fairway-controller-0"}
     own.kubectl("delete", "persistentvolumeclaim/data-own-fairway-controller-0", "secret/our-controller", "secret/our-admin",
                 "secret/our-island-island0")
@@ -113,13 +112,12 @@ def test_the_commands_for_secrets_of_ones_own_lead_to_a_cluster(cluster, tmp_pat
 def test_an_uninstall_leaves_the_volume_and_the_secrets_and_the_next_install_takes_them_up(release, client, user):
     cluster = release.cluster
     release.helm("uninstall", release.name)
-    wait_for(lambda: not release.pods(), "their end")
+    release.all_end()
     assert there(cluster) == {VOLUME} | MADE_ONCE | CERTIFICATES
     release.install()
     release.wait_until_ready()
-    wait_for(lambda: executors_up(client) == sorted(set(PODS) - {"fw-fairway-controller-0"}), "all workers, as before to a user of before")
-    assert client.python(ADD).rstrip().endswith("[1. 2. 3.] [1. 2. 3.]")
+    all_serve(client)
     release.helm("uninstall", release.name)
-    wait_for(lambda: not release.pods(), "their end")
+    release.all_end()
     release.kubectl("delete", "secrets,persistentvolumeclaims", "--selector=app.kubernetes.io/instance=fw")
     assert there(cluster) == set(), "by the command of the page"
