@@ -4,6 +4,7 @@
 All of it ends with the `with` block. Its networks have no way out.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,7 +13,7 @@ import subprocess
 
 import certificates
 import images
-from node import Node, wait_for
+from node import Node, end_with_parent, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MADE = ROOT / ".deps" / "kubernetes"
@@ -47,12 +48,11 @@ class Cluster:
     """`folder` must have a short path, since sockets are below it."""
 
     def __init__(self, folder, names=("n1", "n2"), more_images=None):
-        self.folder, self.parts = folder, []
+        self.folder, self.ends = folder, contextlib.ExitStack()
         self.space = f"fairway-kube-{os.getpid()}"
         self.nodes = {name: Node(folder / name, name, f"{self.space}-{name}", f"10.90.0.{number + 11}", f"10.244.{number + 1}")
                       for number, name in enumerate(names)}
         self.images = more_images or {}
-        self.spaces = []
 
     def __enter__(self):
         require_tools()
@@ -64,13 +64,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_):
-        for node in self.nodes.values():
-            node.kill()
-        for part in reversed(self.parts):
-            part.kill()
-            part.wait()
-        for name in self.spaces:
-            subprocess.run(["ip", "netns", "del", name], check=False)
+        self.ends.close()
 
     # ---- how it starts ----
 
@@ -82,6 +76,7 @@ class Cluster:
         for node in self.nodes.values():
             node.write_settings(PROGRAM, (self.node_files[node.name], self.proxy, self.policies), self.authority.file,
                                 self.node_certificates[node.name], SERVICES, DNS, images.PAUSE)
+            self.ends.callback(node.kill)
             node.start()
             node.load(self.images)
         self.apply(_of_the_cluster())
@@ -96,7 +91,7 @@ class Cluster:
     def _make_network(self):
         def space(name):
             tell("ip", "netns", "add", name)
-            self.spaces.append(name)
+            self.ends.callback(tell, "ip", "netns", "del", name)
             tell("ip", "-n", name, "link", "set", "lo", "up")
 
         space(self.space)
@@ -131,8 +126,10 @@ class Cluster:
 
     def _part(self, name, *flags):
         with (self.folder / f"{name}.log").open("w") as log:
-            self.parts.append(subprocess.Popen(["nsenter", f"--net=/run/netns/{self.space}", PROGRAM, name, *map(str, flags)],
-                                               stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder))
+            part = subprocess.Popen(["nsenter", f"--net=/run/netns/{self.space}", PROGRAM, name, *map(str, flags)], cwd=self.folder,
+                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
+        self.ends.callback(part.wait)
+        self.ends.callback(part.kill)
 
     def _start_control_plane(self):
         self._part("etcd", "--data-dir", self.folder / "etcd", "--unsafe-no-fsync")

@@ -2,6 +2,7 @@
 """A node: namespaces and control groups of its own, in which node.sh starts containerd, the kubelet and kube-proxy."""
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -39,6 +40,11 @@ def wait_for(look, what, seconds=120):
         assert time.monotonic() < last, f"waited {seconds} s for {what() if callable(what) else what}"
         time.sleep(0.1)
     return found
+
+
+def end_with_parent():
+    """In a child, before its program begins: so a run of tests that is killed leaves no process. (1 is PR_SET_PDEATHSIG.)"""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 class Node:
@@ -79,7 +85,8 @@ class Node:
             "hostnameOverride": self.name, "clientConnection": {"kubeconfig": str(self.folder / "proxy.conf")}, "clusterCIDR": "10.244.0.0/16",
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}}))
 
-    def _enter_groups(self):
+    def _begin(self):
+        end_with_parent()
         for group in self.groups:
             (group / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -94,7 +101,7 @@ class Node:
                 ["nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--mount", "--uts", "--ipc", "--cgroup", "--pid", "--fork",
                  "--kill-child", HERE / "node.sh", self.folder, self.name, self.address, self.program,
                  self.services],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._enter_groups)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._begin)
         wait_for(self._has_containerd, lambda: f"containerd of {self.name}: {self.said()}")
 
     def said(self):
