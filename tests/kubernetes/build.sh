@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # build.sh: the programs of a Kubernetes cluster and kubectl in .deps/kubernetes, built from Go modules (tests/kubernetes/controlplane),
-# unless they are there. What Go downloads and compiles for them, 4 GB, is removed.
+# unless they are there. What Go downloads and compiles for them is removed.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 source tests/chart/go.sh

@@ -81,12 +81,9 @@ class Cluster:
             node.load(self.images)
         self.apply(_of_the_cluster())
         for name in self.nodes:
-            wait_for(lambda name=name: self.is_ready("node", name), lambda: self._why_no_node(name), 180)
+            wait_for(lambda name=name: self.is_ready("node", name), self.nodes[name].said, 180)
         wait_for(lambda: self.get("daemonset/coredns", "kube-system").get("status", {}).get("numberReady") == len(self.nodes),
                  lambda: self.kubectl("-n", "kube-system", "describe", "pods", check=False), 180)
-
-    def _why_no_node(self, name):
-        return f"node {name}: {self.nodes[name].said()}\n{(self.folder / name / 'kubelet.log').read_text()[-6000:]}"
 
     def _make_network(self):
         def space(name):

@@ -105,7 +105,7 @@ class Node:
         wait_for(self._has_containerd, lambda: f"containerd of {self.name}: {self.said()}")
 
     def said(self):
-        return "".join((self.folder / f"{name}.log").read_text()[-3000:] for name in ("node", "containerd")
+        return "".join(f"\n== {name}\n{(self.folder / f'{name}.log').read_text()[-3000:]}" for name in ("node", "containerd", "kubelet")
                        if (self.folder / f"{name}.log").exists())
 
     def first_process(self):

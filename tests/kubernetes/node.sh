@@ -43,8 +43,16 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 
 containerd --config "$folder/containerd.toml" >"$folder/containerd.log" 2>&1 &
 until ctr version >/dev/null 2>&1; do sleep 0.1; done
-"$program" kube-proxy --config "$folder/kube-proxy.json" >"$folder/kube-proxy.log" 2>&1 &
-until "$program" policies "$folder/policies.conf" "$name" "$services"; do sleep 1; done >"$folder/policies.log" 2>&1 &  # it wants its Node
-"$program" kubelet --config "$folder/kubelet.json" --kubeconfig "$folder/node.conf" --hostname-override "$name" --node-ip "$address" \
-  >"$folder/kubelet.log" 2>&1 &
+# As a service manager does: what ends begins again.
+keep() {
+  local log=$folder/$1.log
+  while :; do
+    "$program" "$@" >>"$log" 2>&1 || true
+    echo "== $1 ended" >>"$log"
+    sleep 1
+  done
+}
+keep kube-proxy --config "$folder/kube-proxy.json" &
+keep policies "$folder/policies.conf" "$name" "$services" &
+keep kubelet --config "$folder/kubelet.json" --kubeconfig "$folder/node.conf" --hostname-override "$name" --node-ip "$address" &
 wait

@@ -38,7 +38,7 @@ def test_a_node_that_dies_is_declared_out_and_its_pods_start_on_the_other(releas
         all_serve(client)
     finally:
         cluster.nodes[dies].start()
-        wait_for(lambda: cluster.is_ready("node", dies), lambda: cluster.nodes[dies].said(), 180)
+        wait_for(lambda: cluster.is_ready("node", dies), cluster.nodes[dies].said, 180)
         cluster.kubectl("taint", "nodes", dies, "node.kubernetes.io/out-of-service-", check=False)
 
 
