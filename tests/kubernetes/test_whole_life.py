@@ -90,7 +90,7 @@ def test_a_worker_whose_image_is_not_there_is_mended_by_an_upgrade_that_rolls(cl
 
 
 def test_the_commands_for_secrets_of_ones_own_lead_to_a_cluster(cluster, tmp_path):
-    """Those of docs/kubernetes.md, in a namespace of another name."""
+    """Those of docs/kubernetes.md, for a release of another name."""
     section = (ROOT / "docs" / "kubernetes.md").read_text().partition("### Secrets of your own")[2]
     block = re.search(r"```sh\n(.*?)```", section, re.S)[1]
     own = Release(cluster, "own")
