@@ -24,6 +24,7 @@ using boost::system::error_code;
 
 // What a stream takes from its socket at a time. Those of strangers have short requests.
 constexpr size_t kTaken = 64 << 10, kTakenOfAnybody = 16 << 10;
+constexpr char kSilent[] = "silent";  // kClosedInHandshake of an end that had said nothing
 
 // One handshake. Its handlers keep it alive.
 class Handshake : public std::enable_shared_from_this<Handshake> {
@@ -92,7 +93,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     if (done_ == nullptr) return;
     if (error) {
       return Fail(HandshakeFault(stream_->native_handle(), TextOf(error)),
-                  absl::StatusCode::kUnavailable, IsClosing(error));
+                  absl::StatusCode::kUnavailable, IsClosing(error), HeardNothing());
     }
     if (use_.anybody) return std::exchange(done_, nullptr)(Channel(std::move(stream_), {}));
     auto peer = PeerOf(stream_->native_handle());
@@ -119,6 +120,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
            error == boost::asio::ssl::error::stream_truncated;
   }
 
+  bool HeardNothing() const { return BIO_number_read(SSL_get_rbio(stream_->native_handle())) == 0; }
+
   static std::string TextOf(const error_code& error) {
     if (IsClosing(error))
       return "the other end closed the connection during the TLS handshake: it speaks no TLS, or "
@@ -127,13 +130,13 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   }
 
   void Fail(const std::string& why, absl::StatusCode code = absl::StatusCode::kUnavailable,
-            bool closed = false) {
+            bool closed = false, bool silent = false) {
     if (done_ == nullptr) return;
     Done done = std::exchange(done_, nullptr);
     error_code ignored;
     stream_->socket().close(ignored);
     absl::Status status = Error(code, "{}", why);
-    if (closed) status.SetPayload(kClosedInHandshake, absl::Cord());
+    if (closed) status.SetPayload(kClosedInHandshake, absl::Cord(silent ? kSilent : ""));
     done(std::move(status));
   }
 
@@ -142,6 +145,11 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   std::weak_ptr<LentHandshake> lent_;  // while `stream_` is lent; it has this
   Done done_;
 };
+
+// Somebody looked whether the port is open, as kubelets do every few seconds: no word for the log.
+bool IsLook(const absl::Status& status) {
+  return status.GetPayload(kClosedInHandshake) == absl::Cord(kSilent);
+}
 
 }  // namespace
 
@@ -192,6 +200,7 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
                                       if (known) state->pace.GiveBack(peer, state->clock());
                                       return done(*std::move(channel));
                                     }
+                                    if (IsLook(channel.status())) return;
                                     state->refusals.Log(peer, Text(channel.status()));
                                   });
   *number = state_->strangers.Add(peer, [state = state_.get(), peer,

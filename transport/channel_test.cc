@@ -372,6 +372,18 @@ size_t CloseAll(const std::vector<int>& sockets) {
   return gone;
 }
 
+TEST_F(TlsLinks, WhoLooksWhetherThePortIsOpenIsNotLogged) {
+  Listen({files_.Controller(), Role::kWorker});
+  CloseAll(Silent(server_->port(), 1, 1, [this] {
+    loop_.io_context().restart();
+    loop_.io_context().poll();
+  }));
+  // Of the same thread, and so behind it.
+  Connect({files_.Controller(), Role::kController});
+  ASSERT_TRUE(RunUntil(loop_, [&] { return !log_.str().empty(); }));
+  EXPECT_THAT(log_.str(), HasSubstr("it is the controller, and a worker was expected"));
+}
+
 TEST_F(TlsLinks, ThoseWhoSayNothingKeepNobodyOut) {
   Listen({files_.Controller(), Role::kWorker});
   const auto silent = Silent(server_->port(), 2, 2 * Strangers::kMost, [this] {

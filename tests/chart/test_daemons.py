@@ -303,6 +303,12 @@ def test_a_cluster_comes_up_from_what_the_job_made(secrets, tmp_path):
         is_up(port, tmp_path)
 
 
+def test_a_worker_whose_secret_has_no_certificate_for_it_is_told(secrets, tmp_path):
+    given = Pod(MINIMAL, "fw-fairway-island0", tmp_path, secrets, "fw-fairway-island0-7").command("certificates")
+    done = subprocess.run(given["args"], env=given["env"], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 1 and "the Secret has no fw-fairway-island0-7.pem" in done.stderr
+
+
 def test_a_start_on_a_volume_that_has_tokens_keeps_them(secrets, tmp_path):
     pod = Pod(MINIMAL, "fw-fairway-controller", tmp_path, secrets, "fw-fairway-controller-0")
     data = tmp_path / "var" / "lib" / "fairway" / "data"

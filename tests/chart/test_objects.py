@@ -37,14 +37,15 @@ def test_each_pod_is_as_restricted_pod_security_wants_it(values):
 
 
 @each
-def test_no_pod_has_a_token_of_the_api_but_the_steps_of_the_job_that_write_secrets(values):
+def test_no_container_has_a_token_of_the_api_but_kubectl(values):
     for _, pod in chart.pods(values):
         assert pod["automountServiceAccountToken"] is False
         tokens = {volume["name"] for volume in pod.get("volumes", []) for source in volume.get("projected", {}).get("sources", [])
                   if "serviceAccountToken" in source}
         have = [one["name"] for one in chart.containers(pod)
                 if tokens & {mount["name"] for mount in one.get("volumeMounts", [])}]
-        assert have in ([], ["apply-once", "apply-manifests"])
+        assert have in ([], ["apply-once", "apply-manifests"]) or all(one["image"].partition(":")[0].endswith("kubectl")
+                                                                       for one in chart.containers(pod))
 
 
 @each
@@ -93,6 +94,38 @@ def test_each_statefulset_has_its_service(values):
         assert (service["spec"].get("clusterIP") == "None") == worker
         ports = {port["name"] for container in one["spec"]["template"]["spec"]["containers"] for port in container["ports"]}
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+
+
+@each
+def test_islands_reach_a_controller_that_is_not_ready_since_they_make_it_so(values):
+    for name, service in chart.of_kind(values, "Service").items():
+        assert service["spec"]["publishNotReadyAddresses"], name
+
+
+def test_the_job_that_rolls_islands_may_delete_their_pods_alone_and_knows_which_are_old():
+    values = chart.HERE / "values" / "everything.yaml"
+    (role,) = [one for name, one in chart.of_kind(values, "Role").items() if name.endswith("-roll")]
+    workers = ["pilot-first-0", "pilot-first-1", "pilot-second-0"]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+                             {"apiGroups": [""], "resources": ["pods"], "resourceNames": workers, "verbs": ["get", "watch", "delete"]}]
+    (job,) = [one for name, one in chart.of_kind(values, "Job").items() if name.endswith("-roll")]
+    steps = [one["args"] for one in job["spec"]["template"]["spec"]["initContainers"]]
+    islands = [one["spec"]["template"]["metadata"]["labels"] for one in chart.of_kind(values, "StatefulSet").values()
+               if "fairway/island" in one["metadata"]["labels"]]
+    for number, labels in enumerate(islands):
+        delete, create, ready = steps[3 * number : 3 * number + 3]
+        assert delete[:2] == ["delete", "pods"] and delete[2].endswith(
+            f"fairway/island={labels['fairway/island']},fairway/revision!={labels['fairway/revision']}")
+        assert create[:2] == ["wait", "--for=create"] and ready[:2] == ["wait", "--for=condition=Ready"]
+    assert len(steps) == 3 * len(islands)
+    assert not [name for path in chart.VALUES if path != values for name in chart.of_kind(path, "Job") if name.endswith("-roll")], "only if asked for"
+
+
+def test_a_rollback_makes_certificates_too():
+    for values in chart.VALUES:
+        for job in chart.of_kind(values, "Job").values():
+            events = job["metadata"]["annotations"]["helm.sh/hook"].split(",")
+            assert any(event.endswith("-rollback") for event in events)
 
 
 def test_the_controller_is_looked_at_by_its_own_pages():

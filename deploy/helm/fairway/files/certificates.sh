@@ -6,6 +6,10 @@ umask 077
 role=$1 name=$2 from=/secrets to=/run/fairway/tls last=
 trap 'exit 0' TERM INT
 mkdir -p "$to/next"
+if [ ! -e "$from/$name.pem" ]; then
+  echo "certificates: the Secret has no $name.pem; the Job of tls.mode init adds it at an upgrade or rollback of the release, else whoever makes the Secret" >&2
+  exit 1
+fi
 while :; do
   # The key is in the certificate's file, too, so that one step replaces both.
   cat "$from/$name.pem" "$from/$name.key" >"$to/next/$role.pem"

@@ -185,12 +185,59 @@ issuerRef: {{- toYaml (index . 1) | nindent 2 }}
 {{ .Values.monitoring.tokenSecret | default (ternary (printf "%s-viewer" (include "fairway.fullname" .)) "" (eq .Values.tls.mode "init")) }}
 {{- end -}}
 
-{{/* A step that gives the API server what is in a folder of /scratch: (root, folder). */}}
-{{- define "fairway.applyStep" -}}
+{{/* A step that is kubectl: (root, name, arguments). Its pod has fairway.apiVolume. */}}
+{{- define "fairway.kubectlStep" -}}
 {{- $root := index . 0 -}}
-{{- include "fairway.jobStep" (list $root (printf "apply-%s" (index . 1)) $root.Values.images.kubectl (list)) }}
+{{- include "fairway.jobStep" (list $root (index . 1) $root.Values.images.kubectl (list)) }}
     - {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
-  args: [apply, --server-side, --field-manager=fairway-certificates, --force-conflicts, --filename=/scratch/{{ index . 1 }}]
+  args: {{- toYaml (index . 2) | nindent 4 }}
   env:
     - {name: HOME, value: /scratch}
+{{- end -}}
+
+{{/* A step that gives the API server what is in a folder of /scratch: (root, folder). */}}
+{{- define "fairway.applyStep" -}}
+{{- $folder := index . 1 -}}
+{{- include "fairway.kubectlStep" (list (index . 0) (printf "apply-%s" $folder) (list "apply" "--server-side" "--field-manager=fairway-certificates" "--force-conflicts" (printf "--filename=/scratch/%s" $folder))) -}}
+{{- end -}}
+
+{{/* The account of the API, for the steps that mount it alone. */}}
+{{- define "fairway.apiVolume" -}}
+- name: api
+  projected:
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end -}}
+
+{{/* The metadata of what belongs to a Job that helm starts: (root, name, hooks, weight). */}}
+{{- define "fairway.hookMetadata" -}}
+name: {{ index . 1 }}
+labels: {{- include "fairway.labels" (index . 0) | nindent 2 }}
+annotations:
+  helm.sh/hook: {{ index . 2 }}
+  helm.sh/hook-weight: {{ index . 3 | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{/* The account of such a Job, while it runs: (root, name, hooks, rules). */}}
+{{- define "fairway.hookAccount" -}}
+{{- $metadata := include "fairway.hookMetadata" (list (index . 0) (index . 1) (index . 2) "-1") | nindent 2 -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{- $metadata }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{- $metadata }}
+rules: {{- index . 3 | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{- $metadata }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ index . 1 }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ index . 1 }}, namespace: {{ (index . 0).Release.Namespace }}}
 {{- end -}}

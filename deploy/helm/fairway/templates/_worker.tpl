@@ -1,0 +1,82 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{/* The spec of a worker's pod: (root, island). */}}
+{{- define "fairway.workerPod" -}}
+{{- $root := index . 0 -}}
+{{- $island := index . 1 -}}
+{{- with $island -}}
+{{ include "fairway.podSecurity" $root }}
+{{- with include "fairway.placement" . }}
+{{ trim . }}
+{{- end }}
+{{- with .runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ int .terminationGracePeriodSeconds }}
+initContainers:
+  {{- include "fairway.certificates" (list $root "worker" "$(POD_NAME)") | nindent 2 }}
+containers:
+  - name: worker
+    image: {{ .image | default (printf "%s:%s" $root.Values.images.worker ($root.Values.images.tag | default $root.Chart.AppVersion)) }}
+    imagePullPolicy: {{ $root.Values.images.pullPolicy }}
+    command: [/usr/bin/fairway-worker]
+    # An image may name its plugin in its environment, which counts before the settings file and behind flags.
+    args: [--config, /etc/fairway/worker.toml{{ with .plugin }}, --plugin, {{ . | quote }}{{ end }}]
+    env:
+      # The name in the worker's certificate.
+      - name: FAIRWAY_NAME
+        valueFrom: {fieldRef: {fieldPath: metadata.name}}
+      - name: FAIRWAY_ADVERTISE_HOST
+        valueFrom: {fieldRef: {fieldPath: status.podIP}}
+    ports:
+      - {name: data, containerPort: 29004}
+    # The executor's port: it is open once the executor has its devices. The supervisor starts an executor again by itself.
+    readinessProbe:
+      tcpSocket: {port: data}
+      periodSeconds: 20
+    resources: {{- include "fairway.workerResources" . | nindent 6 }}
+    {{- include "fairway.containerSecurity" $root | nindent 4 }}
+    volumeMounts:
+      - {name: settings, mountPath: /etc/fairway, readOnly: true}
+      # It renews its certificate here.
+      - {name: tls, mountPath: /run/fairway/tls}
+      - {name: data, mountPath: /var/lib/fairway}
+      - {name: tmp, mountPath: /tmp}
+volumes:
+  - name: settings
+    configMap: {name: {{ .fullname }}}
+  - name: scripts
+    configMap: {name: {{ include "fairway.fullname" $root }}-scripts}
+  - name: tls
+    emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  - name: data
+    emptyDir: {}
+  - name: tmp
+    emptyDir: {}
+  - name: secrets
+    {{- if eq $root.Values.tls.mode "certManager" }}
+    projected:
+      sources:
+        {{- range $i := until (int .workers) }}
+        {{- $worker := printf "%s-%d" $island.fullname $i }}
+        - secret:
+            name: {{ include "fairway.islandSecretPrefix" $root }}{{ $island.name }}-{{ $i }}
+            items:
+              {{- if eq $i 0 }}
+              - {key: ca.crt, path: ca.pem}
+              {{- end }}
+              - {key: tls.crt, path: {{ $worker }}.pem}
+              - {key: tls.key, path: {{ $worker }}.key}
+        {{- end }}
+    {{- else }}
+    secret:
+      secretName: {{ include "fairway.islandSecretPrefix" $root }}{{ .name }}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Another one for each other pod or settings: what says whether a worker's pod is of now. Takes (root, island). */}}
+{{- define "fairway.workerRevision" -}}
+{{- printf "%s%s%s" (include "fairway.workerToml" .) (include "fairway.workerPod" .) (toJson (index . 1).podAnnotations) | sha256sum | trunc 16 -}}
+{{- end -}}
