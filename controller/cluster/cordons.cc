@@ -82,11 +82,11 @@ absl::StatusOr<DrainProgress> Cluster::Fleet::DrainIsland(const std::string& nam
     s.Charge(progress.most.size() + s.holdings.size() / 16);
     progress.holders = progress.most.size();
     const size_t told = std::min(progress.holders, kMostHolders);
-    std::ranges::partial_sort(progress.most, progress.most.begin() + static_cast<std::ptrdiff_t>(told),
-                              [](const IslandHolder& a, const IslandHolder& b) {
-                                return std::pair(-a.bytes, a.session) <
-                                       std::pair(-b.bytes, b.session);
-                              });
+    std::ranges::partial_sort(
+        progress.most, progress.most.begin() + static_cast<std::ptrdiff_t>(told),
+        [](const IslandHolder& a, const IslandHolder& b) {
+          return std::pair(-a.bytes, a.session) < std::pair(-b.bytes, b.session);
+        });
     progress.most.resize(told);
     for (IslandHolder& holder : progress.most) {
       if (const Session* const session = s.RestOf(holder.session))
