@@ -231,7 +231,7 @@ def test_the_schema_has_all_settings_of_the_daemons_but_those_that_the_chart_set
     ours = {"controller": {"bind", "port", "http-port", "http-name", "link-port", "data-port", "relay-fan-out", "spool-directory",
                            "log-dir", "data-directory", "tls-ca", "tls-certificate", "tls-key", "tls-ca-key", "life-fd", "notify-fd"},
             "worker": {"role", "controller", "name", "island", "island-workers", "devices", "runtime", "plugin", "plugin-kind", "gpus",
-                       "write-target-config", "data-bind", "advertise-host", "relay-bind", "tls-ca", "tls-certificate", "tls-key",
+                       "write-target-config", "data-bind", "advertise-host", "relay-bind", "http-bind", "tls-ca", "tls-certificate", "tls-key",
                        "life-fd"}}
     for daemon, set_by_chart in ours.items():
         done = subprocess.run([BIN / f"fairway-{daemon}", "--help"], text=True, capture_output=True, check=True, timeout=60)
