@@ -188,9 +188,11 @@ absl::StatusOr<v1::UncordonIslandResponse> AdminClient::UncordonIsland(const std
   return Ask(*state_, &v1::Admin::Stub::UncordonIsland, request);
 }
 
-absl::StatusOr<v1::DrainIslandResponse> AdminClient::DrainIsland(const std::string& island) {
+absl::StatusOr<v1::DrainIslandResponse> AdminClient::DrainIsland(const std::string& island,
+                                                                 bool again) {
   v1::DrainIslandRequest request;
   request.set_island(island);
+  request.set_again(again);
   return Ask(*state_, &v1::Admin::Stub::DrainIsland, request);
 }
 

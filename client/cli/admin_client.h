@@ -40,7 +40,7 @@ class AdminClient {
   absl::StatusOr<v1::RestartExecutorResponse> RestartExecutor(const std::string& worker);
   absl::StatusOr<v1::CordonIslandResponse> CordonIsland(const std::string& island);
   absl::StatusOr<v1::UncordonIslandResponse> UncordonIsland(const std::string& island);
-  absl::StatusOr<v1::DrainIslandResponse> DrainIsland(const std::string& island);
+  absl::StatusOr<v1::DrainIslandResponse> DrainIsland(const std::string& island, bool again);
   absl::StatusOr<v1::ShutdownResponse> Shutdown();
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::ListTokensResponse> ListTokens();  // all of them

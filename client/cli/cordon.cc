@@ -105,7 +105,7 @@ int RunDrain(int argc, const char* const* argv) {
   const auto deadline = steady_clock::now() + timeout;
   std::string shown;
   for (bool first = true;; first = false) {
-    const auto progress = admin.DrainIsland(island);
+    const auto progress = admin.DrainIsland(island, /*again=*/!first);
     if (!progress.ok()) return Fail("drain", progress.status());
     if (progress->drained()) {
       fmt::print("{}", DrainedText(island));

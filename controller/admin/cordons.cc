@@ -62,11 +62,14 @@ class Cordons {
   void DrainIsland(Call* call) const {
     const std::string& name = call->request().island();
     const Cordon by = CordonBy(call->caller());
-    const auto progress = cluster_->fleet().DrainIsland(name, by);
+    const auto progress = cluster_->fleet().DrainIsland(
+        name, call->request().again() ? std::nullopt : std::optional(by));
     if (progress.ok() && progress->cordoned) Tell(name, "IslandCordoned", by);
     if (progress.ok() && progress->closed) Tell(name, "IslandDrained", by);
     if (!progress.ok() || progress->cordoned)
       Record(call->caller(), "drain", name, progress.status());
+    if (progress.ok() && progress->closed)
+      Record(call->caller(), "close drained", name, absl::OkStatus());
     if (progress.ok()) Fill(*progress, &call->response());
     call->Answer(progress.status());
   }

@@ -92,10 +92,11 @@ TEST_F(AdminCordonsTest, ADrainTellsOperatorsWhoHoldsTheIslandAndSaysWhenItIsDra
   EXPECT_EQ(progress.holders(0).bytes(), 64);
   EXPECT_FALSE(Drain(op, "ia").cordoned());
   EXPECT_TRUE(Drain(op, "ib").drained());
-  const std::string audit = Audit(2);
+  const std::string audit = Audit(3);
   EXPECT_THAT(audit, HasSubstr(R"("object":"drain island ia")"));
   EXPECT_THAT(audit, HasSubstr(R"("object":"drain island ib")"));
-  EXPECT_EQ(std::ranges::count(audit, '\n'), 2);
+  EXPECT_THAT(audit, HasSubstr(R"("object":"close drained island ib")"));
+  EXPECT_EQ(std::ranges::count(audit, '\n'), 3);
 }
 
 TEST_F(AdminCordonsTest, WhatChangesIsAnEventThatAllSee) {

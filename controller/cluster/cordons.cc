@@ -53,9 +53,18 @@ absl::StatusOr<bool> Cluster::Fleet::UncordonIsland(const std::string& name) {
   return false;
 }
 
-absl::StatusOr<DrainProgress> Cluster::Fleet::DrainIsland(const std::string& name, Cordon cordon) {
+absl::StatusOr<DrainProgress> Cluster::Fleet::DrainIsland(const std::string& name,
+                                                          std::optional<Cordon> cordon) {
   DrainProgress progress;
-  FAIRWAY_ASSIGN_OR_RETURN(progress.cordoned, CordonIsland(name, std::move(cordon)));
+  if (cordon.has_value()) {
+    FAIRWAY_ASSIGN_OR_RETURN(progress.cordoned, CordonIsland(name, *std::move(cordon)));
+  } else if (!state_->cordons.contains(name)) {
+    return Error(
+        absl::StatusCode::kFailedPrecondition,
+        "island {} is not cordoned any more: somebody uncordoned it (`fairway get events`), "
+        "or the controller has been restarted; `fairway drain {}` begins anew",
+        BoundedText(name, 200), BoundedText(name, 200));
+  }
   const Operation operation(*state_);
   State& s = *state_;
   if (const auto known = s.island_by_name.find(name); known != s.island_by_name.end()) {

@@ -186,6 +186,19 @@ TEST_F(CordonsTest, NothingComesToADrainedIslandUntilItIsUncordoned) {
               ElementsAre("s1 t: 1 arrays, 64 B, 0 running, 0 unfinished", "held, 0 see it"));
 }
 
+TEST_F(CordonsTest, ADrainThatGoesOnCordonsNothing) {
+  Start();
+  PutReady(1, 0);
+  EXPECT_EQ(cluster.fleet().DrainIsland("ia", std::nullopt).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(CordonOf(0).has_value());
+  EXPECT_THAT(Drain("ia"), ElementsAre(HasSubstr("1 arrays"), "held, 0 see it"));
+  EXPECT_EQ(cluster.fleet().DrainIsland("ia", std::nullopt)->holders, 1u);
+  EXPECT_EQ(cluster.fleet().UncordonIsland("ia").value(), true);
+  EXPECT_FALSE(cluster.fleet().DrainIsland("ia", std::nullopt).ok());
+  EXPECT_FALSE(CordonOf(0).has_value());
+}
+
 TEST_F(StoredCordonsTest, WhatLiesWithTheControllerHoldsNoIsland) {
   Start();
   const ArraySpec small{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};

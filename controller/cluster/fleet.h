@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,9 @@ class Cluster::Fleet {
   absl::StatusOr<bool> UncordonIsland(const std::string& island);
   // Cordons it if need be, and says who has something there. If nobody has, it is drained from now
   // on: work that comes to it fails.
-  absl::StatusOr<DrainProgress> DrainIsland(const std::string& island, Cordon cordon);
+  // nullopt: FAILED_PRECONDITION if it is not cordoned.
+  absl::StatusOr<DrainProgress> DrainIsland(const std::string& island,
+                                            std::optional<Cordon> cordon);
 
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report);
 

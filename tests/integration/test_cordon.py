@@ -132,6 +132,16 @@ def test_a_drain_says_who_holds_the_island_and_waits_until_nobody_does(new_clust
     waits.communicate(timeout=120)
     assert waits.returncode == -signal.SIGINT
     assert islands(cluster)[1]["cordoned_by"] and not islands(cluster)[1]["drained"]
+    # One whose island is uncordoned ends, and cordons it no more.
+    waits = drain(cluster, last)
+    assert waits.stdout.readline() == begun
+    fairway(cluster, "uncordon", last)
+    _, error = waits.communicate(timeout=240)
+    assert waits.returncode == 1 and error == (
+        f"fairway drain: island {last} is not cordoned any more: somebody uncordoned it (`fairway get events`), or the "
+        f"controller has been restarted; `fairway drain {last}` begins anew\n"), error
+    assert not islands(cluster)[1].get("cordoned_by")
+    fairway(cluster, "cordon", last)
     # What is there goes on until its session gives it up.
     waits = drain(cluster, last)
     assert waits.stdout.readline() == begun

@@ -51,7 +51,7 @@ void World::CordonOrDrain(Random& r) {
     drained.erase(island);
     Count("island uncordoned");
   } else {
-    const auto progress = fleet.DrainIsland(island, {.by = "op"});
+    const auto progress = fleet.DrainIsland(island, Cordon{.by = "op"});
     status = progress.status();
     if (status.ok()) cordoned.insert(island);
     Count(status.ok() && progress->drained ? "island drained" : "island cannot be drained yet");
