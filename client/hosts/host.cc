@@ -31,7 +31,7 @@ std::string ReasonIn(std::string_view log) {
     const auto parsed = nlohmann::json::parse(line, nullptr, false);
     const bool is_line = parsed.is_object() && parsed.contains("msg") && parsed["msg"].is_string();
     last = LastLine(is_line ? parsed["msg"].get<std::string>() : line);
-    if (is_line && parsed.value("level", "") == "error") break;
+    if (is_line && parsed.contains("level") && parsed["level"] == "error") break;
   }
   return last;
 }

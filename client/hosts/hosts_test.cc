@@ -103,6 +103,7 @@ TEST(HostTest, TheReasonIsTheFirstErrorOfALog) {
             "b");
   EXPECT_EQ(ReasonIn("{\"level\":\"info\",\"msg\":\"a\"}\n"), "a");
   EXPECT_EQ(ReasonIn("fairway-worker: no such flag\n"), "fairway-worker: no such flag");
+  EXPECT_EQ(ReasonIn("{\"level\":3,\"msg\":\"a\"}\n"), "a");
   EXPECT_EQ(ReasonIn("ended=yes\n"), "its log is empty");
 }
 

@@ -85,6 +85,8 @@ int ClusterUpgrade(Fleet& fleet, std::chrono::milliseconds limit) {
     return kExitFailed;
   }
   fleet.ForEach([&](Site& site) { return Install(site, *plan); });
+  // Workers that stay behind would be refused by the next controller.
+  if (fleet.Failed() > 0) return Stopped(fleet, "before anything was ended");
   const auto state = UpgradeController(fleet, *plan);
   if (!state.ok()) {
     if (fleet.controller().failed.ok()) fleet.Fail(fleet.controller(), state.status());
