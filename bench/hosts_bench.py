@@ -4,12 +4,14 @@
 64 executors of 4 devices each; a client makes 10,000 arrays over all devices, then calls 1,000 gangs over all of them that
 wait for a value (hosts_client.cc). Memory is the controller's own, without what files back. Up: from `fairway up` until all
 executors are registered; back: from the kill of the controller, while nothing runs, until all are registered with the next one.
+`fairway status` is asked 200 times while all of it is held, each time by a new process, and its whole time counts.
 
 Expected: an array over 256 devices on 64 executors is a group of shards, and each executor hears of it in one entry of the
 log. The processes start one after the other on the cores that there are, some 50 ms of processor time each.
 """
 
 import json
+import math
 import pathlib
 import signal
 import subprocess
@@ -23,7 +25,7 @@ CLIENT = HERE.parent / "build" / "release" / "bench" / "hosts_client"
 MIB = 1 << 20
 
 
-def measure(executors, devices, arrays, gangs):
+def measure(executors, devices, arrays, gangs, asked):
     from accounting import anonymous_memory
     from cluster import Cluster, clean_environment, wait_for, wait_for_count
 
@@ -60,8 +62,23 @@ def measure(executors, devices, arrays, gangs):
             waiting = lambda: cluster.metrics().total("fairway_nodes_unfinished")
             wait_for_count(waiting, lambda n: n >= gangs, "gangs that wait")
             found["gangs"] = anonymous_memory(controller()) / MIB
+            found["status"] = 1e3 * p99(seconds_of_status(cluster, asked))
             client.kill()
     return found
+
+
+def seconds_of_status(cluster, times):
+    """Of `fairway status`, from the start of the process to its end."""
+    found = []
+    for _ in range(times):
+        began = time.monotonic()
+        cluster.cli("status", "--controller", cluster.address)
+        found.append(time.monotonic() - began)
+    return found
+
+
+def p99(values):
+    return sorted(values)[math.ceil(0.99 * len(values)) - 1]
 
 
 def grown(found, before, after):
@@ -71,8 +88,9 @@ def grown(found, before, after):
 
 def run(quick):
     sys.path[:0] = [str(HERE.parent / "tests" / "e2e"), str(HERE.parent / "tests" / "support")]
-    executors, devices, arrays, gangs, rounds = (4, 2, 50, 10, 1) if quick else (64, 4, 10000, 1000, 3)
-    rounds = [measure(executors, devices, arrays, gangs) for _ in range(rounds)]
+    executors, devices, arrays, gangs, asked, rounds = \
+        (4, 2, 50, 10, 5, 1) if quick else (64, 4, 10000, 1000, 200, 3)
+    rounds = [measure(executors, devices, arrays, gangs, asked) for _ in range(rounds)]
 
     def of(value):
         return [value(found) for found in rounds]
@@ -89,9 +107,11 @@ def run(quick):
         row(f"... and {gangs} waiting gangs over all devices", of(lambda f: f["gangs"]), "MiB"),
         row("memory of an array", of(lambda f: grown(f, "start", "arrays") / arrays), "bytes"),
         row("memory of a waiting gang", of(lambda f: grown(f, "arrays", "gangs") / gangs), "bytes"),
+        row("`fairway status` of all that, p99", of(lambda f: f["status"]), "ms"),
     ]
     return rows, [
         bar("the controller's memory with all of it, MiB", measured(lambda f: f["gangs"]), at_most=300),
+        bar("p99 of `fairway status`, ms", measured(lambda f: f["status"]), at_most=50),
         bar("all executors are up after, s", measured(lambda f: f["up"]), at_most=10),
         bar("all executors are back at a new controller after, s", measured(lambda f: f["back"]), at_most=10),
     ]
