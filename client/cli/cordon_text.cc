@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "client/cli/listing.h"
+#include "client/cli/printable.h"
 #include "client/cli/status_text.h"
 
 namespace fairway {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "client/cli/printable.h"
 #include "client/cli/status_text.h"
 
 namespace fairway {

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "client/cli/listing.h"
+#include "client/cli/printable.h"
 
 namespace fairway {
 namespace {

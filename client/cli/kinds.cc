@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/nearest.h"
-#include "client/cli/listing.h"
+#include "client/cli/printable.h"
 
 namespace fairway {
 

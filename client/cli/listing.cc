@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "client/cli/printable.h"
 #include "client/cli/status_text.h"
 
 namespace fairway {
@@ -35,23 +36,6 @@ std::string RoundTripText(const v1::Executor& executor) {
 }
 
 }  // namespace
-
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if (byte < 0x20 || byte == 0x7f) {
-      out += '?';
-    } else if (byte == 0xc2 && next < 0xa0) {  // U+0080 to U+009F
-      out += '?';
-      ++i;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
 
 std::string ListingText(const Listing& listing, bool wide, std::string_view indent) {
   if (listing.rows.empty()) return fmt::format("{}no {}\n", indent, listing.kind);

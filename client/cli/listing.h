@@ -34,9 +34,6 @@ std::string ListingText(const Listing& listing, bool wide, std::string_view inde
 // {"kind": "islands", "items": [...], "left_out": 0}
 Json ListingJson(const Listing& listing);
 
-// `text` without characters that control a terminal.
-std::string Printable(std::string_view text);
-
 // The kinds that a controller's status has, in its order. `of`: only of this island, or worker.
 Listing IslandListing(const v1::GetStatusResponse& status);
 Listing WorkerListing(const v1::GetStatusResponse& status, std::string_view of_island = "");

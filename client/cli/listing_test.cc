@@ -126,9 +126,5 @@ TEST(ListingTest, AnEmptyListSaysSoAndWhatIsLeftOutIsCounted) {
   EXPECT_EQ(ListingJson(some)["left_out"], 7);
 }
 
-TEST(ListingTest, NothingInATableControlsATerminal) {
-  EXPECT_EQ(Printable("a\x1b[2J\n\x7f\xc2\x9b\xc3\xa9"), "a?[2J???\xc3\xa9");
-}
-
 }  // namespace
 }  // namespace fairway

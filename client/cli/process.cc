@@ -71,8 +71,9 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  ::posix_spawnattr_setflags(&attributes,
+                             static_cast<int16_t>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                  (spec.own_group ? POSIX_SPAWN_SETPGROUP : 0)));
   std::vector<char*> argv;
   for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

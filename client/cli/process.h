@@ -42,9 +42,11 @@ struct ChildSpec {
   std::vector<std::pair<int, int>> inherited;  // (our descriptor, its number in the child)
   // Variables whose names begin with it are not passed on; empty: all are.
   std::string without_variables = {};
+  // In a process group of its own, so that Ctrl-C reaches only us.
+  bool own_group = true;
 };
 
-// Starts it in its own process group, with no signal blocked, so that Ctrl-C reaches only us.
+// Starts it with no signal blocked.
 absl::StatusOr<pid_t> StartChild(const ChildSpec& spec);
 
 // Describes waitpid's status: "exit code 3", "signal 9 (Killed)".

@@ -15,6 +15,7 @@
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
 
+#include "base/config.h"
 #include "base/host.h"
 #include "base/nearest.h"
 #include "base/settings_file.h"
@@ -203,6 +204,18 @@ std::string Lines(const std::map<std::string, std::string>& settings) {
 }
 
 }  // namespace
+
+std::chrono::seconds EndLimit(const Daemon& daemon) {
+  constexpr std::chrono::seconds kBesides{50};
+  std::chrono::milliseconds drain{10000};  // a worker's default
+  if (const auto given = daemon.settings.find("drain-limit"); given != daemon.settings.end()) {
+    std::string_view text = given->second;  // as TOML: '5s', or 5
+    if (text.size() > 1 && (text.front() == '\'' || text.front() == '"'))
+      text = text.substr(1, text.size() - 2);
+    drain = ParseDuration(text).value_or(drain);  // the daemon refuses what is none
+  }
+  return std::chrono::ceil<std::chrono::seconds>(drain) + kBesides;
+}
 
 int ClusterFile::WorkersOf(std::string_view island) const {
   return static_cast<int>(

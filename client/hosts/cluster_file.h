@@ -18,6 +18,7 @@
 #ifndef FAIRWAY_CLIENT_HOSTS_CLUSTER_FILE_H_
 #define FAIRWAY_CLIENT_HOSTS_CLUSTER_FILE_H_
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <string_view>
@@ -36,6 +37,9 @@ struct Daemon {
   // Names of its settings -> values as TOML. Those that the file gives.
   std::map<std::string, std::string> settings;
 };
+
+// How long the daemon may take to end: its --drain-limit, and a while for its processes.
+std::chrono::seconds EndLimit(const Daemon& daemon);
 
 inline constexpr std::string_view kController = "controller";
 

@@ -82,5 +82,17 @@ TEST(ClusterFileTest, TakesNothingThatAShellWouldRead) {
     EXPECT_FALSE(Parse(fmt::format("folder = \"{}\"\n{}{}", bad, kHead, kWorker)).ok()) << bad;
 }
 
+TEST(ClusterFileTest, ADaemonHasItsDrainLimitToEndAndAWhile) {
+  using std::chrono::seconds;
+  const auto limit = [](const std::string& drain) {
+    return EndLimit({.name = "w0", .settings = {{"drain-limit", drain}}});
+  };
+  EXPECT_EQ(EndLimit({.name = "w0"}), seconds(60));
+  EXPECT_EQ(limit("'5m'"), seconds(350));
+  EXPECT_EQ(limit("\"1500ms\""), seconds(52));
+  EXPECT_EQ(limit("90"), seconds(140));
+  EXPECT_EQ(limit("'soon'"), seconds(60));
+}
+
 }  // namespace
 }  // namespace fairway

@@ -13,7 +13,7 @@ constexpr int kExitFailed = 1;
 absl::Status Stop(Site& site, bool controller) {
   for (const Daemon& daemon : site.daemons) {
     if ((daemon.name == kController) != controller) continue;
-    FAIRWAY_ASSIGN_OR_RETURN(const bool ran, site.host.StopDaemon(daemon.name));
+    FAIRWAY_ASSIGN_OR_RETURN(const bool ran, site.host.StopDaemon(daemon));
     if (ran) site.done.push_back("ended " + daemon.name);
   }
   return absl::OkStatus();

@@ -2,11 +2,15 @@
 #include "client/hosts/facts.h"
 
 #include <algorithm>
+#include <chrono>
+#include <set>
 #include <utility>
 
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 #include <fmt/ranges.h>
+
+#include "identity/certificates.h"
 
 namespace fairway {
 namespace {
@@ -20,7 +24,35 @@ absl::Status TakeDaemon(const std::string& value, Facts& out) {
   return absl::OkStatus();
 }
 
+// "NAME PEM", with '|' for each end of a line.
+void TakeCertificate(const std::string& value, Facts& out) {
+  const auto daemon = out.daemons.find(value.substr(0, value.find(' ')));
+  if (daemon == out.daemons.end()) return;
+  daemon->second.certificate = value.substr(daemon->first.size() + 1);
+  std::ranges::replace(daemon->second.certificate, '|', '\n');
+}
+
+// What probe says, apart from the folder, which is looked at by itself: some of it goes into
+// scripts, and all of it may be shown.
+const std::set<std::string_view> kNames = {"user",       "system",         "machine", "lacks",
+                                           "unwritable", "current",        "has",     "daemon",
+                                           "hidden",     "controller_user"};
+constexpr std::string_view kMarks = "'-', '_', '.', '+', '/', '@' and '\\'";
+
+bool IsPlain(std::string_view value) {
+  return value.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789 -_.+/@\\") == std::string_view::npos;
+}
+
 }  // namespace
+
+bool DaemonFacts::HasExpired() const {
+  const auto facts = FactsOf(certificate);
+  return facts.ok() && facts->end <= std::chrono::system_clock::now();
+}
+
+bool DaemonFacts::HasJoined() const { return made && FactsOf(certificate).ok() && !HasExpired(); }
 
 DaemonFacts Facts::Of(const std::string& daemon) const {
   const auto found = daemons.find(daemon);
@@ -47,6 +79,10 @@ bool Says(std::string_view text, std::string_view name) {
 absl::StatusOr<Facts> ParseFacts(std::string_view text) {
   Facts out;
   for (const auto& [name, value] : ParseSaid(text)) {
+    if (kNames.contains(name) && !IsPlain(value)) {
+      return InvalidArgument("'{}={}' has other characters than letters, digits, ' ', {}", name,
+                             value, kMarks);
+    }
     if (name == "folder") out.folder = value;
     if (name == "user") out.user = value;
     if (name == "system") out.system = value;
@@ -57,6 +93,8 @@ absl::StatusOr<Facts> ParseFacts(std::string_view text) {
     if (name == "current") out.current = value;
     if (name == "has") out.has.insert(value);
     if (name == "daemon") FAIRWAY_RETURN_IF_ERROR(TakeDaemon(value, out));
+    if (name == "certificate") TakeCertificate(value, out);
+    if (name == "controller_user") out.controller_user = value;
     if (name == "free_kb") {
       if (!absl::SimpleAtoi(value, &out.free_bytes)) return InvalidArgument("'free_kb={}'", value);
       out.free_bytes *= 1024;

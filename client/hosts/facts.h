@@ -17,9 +17,15 @@ namespace fairway {
 
 // Of one daemon that was set up on the host.
 struct DaemonFacts {
-  bool made = false;     // it has its certificate
-  std::string release;   // which it runs; empty: it does not run
-  std::string settings;  // SHA-256 of its settings file, in hexadecimal digits; empty: none
+  bool made = false;             // it has its certificate and its key
+  std::string release;           // which it runs; empty: it does not run
+  std::string settings;          // SHA-256 of its settings file, in hexadecimal digits; empty: none
+  std::string certificate = {};  // of a worker, as PEM; empty: none
+
+  // Whether the worker has a certificate that is over by this host's clock.
+  bool HasExpired() const;
+  // Whether the worker has what it takes to be let in: a certificate that is not over, and its key.
+  bool HasJoined() const;
 };
 
 struct Facts {
@@ -31,6 +37,7 @@ struct Facts {
   std::string current;        // release; empty: none
   std::set<std::string> has;  // "releases/NAME", "plugins/NAME"
   std::map<std::string, DaemonFacts> daemons;
+  std::string controller_user;  // whose the controller's files are; empty: there are none
 
   // Of a daemon that is not there: as if nothing had been made.
   DaemonFacts Of(const std::string& daemon) const;

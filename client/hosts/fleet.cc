@@ -9,6 +9,8 @@
 
 #include <fmt/ranges.h>
 
+#include "client/cli/printable.h"
+
 namespace fairway {
 namespace {
 
@@ -85,7 +87,8 @@ void Fleet::PrintDone() {
     if (!site->failed.ok()) continue;
     const std::string done =
         site->done.empty() ? "no change" : fmt::format("{}", fmt::join(site->done, ", "));
-    fmt::print("{}: {}{}{}\n", site->Name(), done, site->note.empty() ? "" : "; ", site->note);
+    fmt::print("{}: {}{}{}\n", site->Name(), Printable(done), site->note.empty() ? "" : "; ",
+               Printable(site->note));
   }
   std::fflush(stdout);
 }

@@ -66,13 +66,15 @@ absl::Status Host::Probe() {
 }
 
 absl::Status Host::Copy(const std::string& where, const std::string& words, const std::string& part,
-                        const std::string& path, const std::string& finish) {
+                        const Source& source, const std::string& finish) {
   FAIRWAY_RETURN_IF_ERROR(Call(fmt::format("prepare {} {}", where, part)).status());
-  const auto copied =
-      ssh_.Run(name_, (sudo_ ? "sudo -n " : "") + words, {.path = path}, kCopyLimit);
+  absl::Status copied =
+      ssh_.Run(name_, (sudo_ ? "sudo -n " : "") + words, {.path = source.path}, kCopyLimit)
+          .status();
+  if (copied.ok()) copied = CheckUnchanged(source.path, source.looks);
   if (!copied.ok()) {
     (void)Call(fmt::format("forget_part {} {}", where, part));  // else a later copy does it
-    return copied.status();
+    return copied;
   }
   return Call(finish).status();
 }
@@ -85,7 +87,8 @@ absl::Status Host::CopyRelease(const Package& package) {
       Copy("releases",
            fmt::format("tar -xzf - --strip-components=1 --no-same-owner -C {}/releases/.part-{}",
                        folder(), part),
-           part, package.path, fmt::format("finish_release {} {}", part, package.release)),
+           part, {package.path, package.looks},
+           fmt::format("finish_release {} {}", part, package.release)),
       fmt::format("cannot install {}", package.release));
 }
 
@@ -96,7 +99,8 @@ absl::Status Host::CopyPlugin(const Plugin& plugin) {
   return Annotate(
       Copy("plugins",
            fmt::format("dd of={}/plugins/.part-{}/plugin.so bs=1M status=none", folder(), part),
-           part, plugin.path, fmt::format("finish_plugin {} {}", part, plugin.digits)),
+           part, {plugin.path, plugin.looks},
+           fmt::format("finish_plugin {} {}", part, plugin.digits)),
       fmt::format("cannot copy the plugin {}", plugin.path));
 }
 
@@ -122,9 +126,18 @@ absl::Status Host::WriteSettings(const std::string& daemon, const std::string& t
                   fmt::format("the settings of {}", daemon));
 }
 
+absl::Status Host::CheckSettings(const std::string& daemon, const std::string& text,
+                                 const std::string& release) {
+  return Annotate(Call(fmt::format("check_settings {} {}", daemon, release),
+                       fmt::format("text={}\n", Quoted(text)))
+                      .status(),
+                  fmt::format("{} would not take the settings of {}", release, daemon));
+}
+
 absl::Status Host::Join(const std::string& worker, const std::string& controller,
                         const std::string& ca_hash, const std::string& token) {
-  return Annotate(Call(fmt::format("join {} {} {}", worker, controller, ca_hash),
+  return Annotate(Call(fmt::format("join {} {} {} {}", worker, controller, ca_hash,
+                                   Sha256(facts_.Of(worker).certificate)),
                        fmt::format("token={}\n", Quoted(token)))
                       .status(),
                   "cannot join");
@@ -133,14 +146,18 @@ absl::Status Host::Join(const std::string& worker, const std::string& controller
 absl::StatusOr<bool> Host::StartDaemon(const Daemon& daemon, const std::string& release) {
   const std::string_view program =
       daemon.name == kController ? "fairway-controller" : "fairway-worker";
-  const auto said = Call(fmt::format("start {} {} {}", daemon.name, program, release));
+  const auto said = Call(
+      fmt::format("start {} {} {} {}", daemon.name, program, release, EndLimit(daemon).count()));
   if (!said.ok()) return Annotate(said.status(), fmt::format("cannot start {}", daemon.name));
   return Says(*said, "started");
 }
 
-absl::StatusOr<bool> Host::StopDaemon(const std::string& daemon) {
-  const auto said = Call("stop " + daemon);
-  if (!said.ok()) return Annotate(said.status(), fmt::format("cannot end {}", daemon));
+absl::StatusOr<bool> Host::StopDaemon(const Daemon& daemon) {
+  const auto said = Call("stop " + daemon.name, "", EndLimit(daemon) + std::chrono::minutes(2));
+  if (!said.ok()) return Annotate(said.status(), fmt::format("cannot end {}", daemon.name));
+  // It runs no more, whatever was known of it.
+  if (const auto known = facts_.daemons.find(daemon.name); known != facts_.daemons.end())
+    known->second.release.clear();
   return Says(*said, "stopped");
 }
 

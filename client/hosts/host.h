@@ -40,13 +40,17 @@ class Host {
 
   absl::Status Init(const std::string& address);
   absl::Status WriteSettings(const std::string& daemon, const std::string& text);
+  // Whether the release takes the settings. Changes nothing.
+  absl::Status CheckSettings(const std::string& daemon, const std::string& text,
+                             const std::string& release);
+  // Replaces the certificate that Probe saw, if there was one.
   absl::Status Join(const std::string& worker, const std::string& controller,
                     const std::string& ca_hash, const std::string& token);
 
   // Returns whether it did not run before.
   absl::StatusOr<bool> StartDaemon(const Daemon& daemon, const std::string& release);
   // Returns whether it ran.
-  absl::StatusOr<bool> StopDaemon(const std::string& daemon);
+  absl::StatusOr<bool> StopDaemon(const Daemon& daemon);
   // Empty while the daemon may come up; else why not, as its log says.
   absl::StatusOr<std::string> WhyEnded(const std::string& daemon);
 
@@ -61,8 +65,12 @@ class Host {
                                    std::chrono::seconds limit = std::chrono::minutes(3));
 
  private:
+  // What is sent to `words` on the host's standard input, into `where`/.part-`part`.
+  struct Source {
+    std::string path, looks;
+  };
   absl::Status Copy(const std::string& where, const std::string& words, const std::string& part,
-                    const std::string& path, const std::string& finish);
+                    const Source& source, const std::string& finish);
 
   Ssh& ssh_;
   const std::string name_;

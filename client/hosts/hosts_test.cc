@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What hosts say, and what is made of it.
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -11,6 +13,7 @@
 #include "client/hosts/host.h"
 #include "client/hosts/local_file.h"
 #include "client/hosts/ssh.h"
+#include "identity/certificates.h"
 
 namespace fairway {
 namespace {
@@ -44,6 +47,41 @@ TEST(FactsTest, OfAHostThatAnswersSomethingElseAreRefused) {
   EXPECT_FALSE(ParseFacts("machine=x\nfolder=/opt\nfree_kb=many\n").ok());
   EXPECT_THAT(Text(ParseFacts("machine=x\nfolder=/home/a b/.local/fairway\n").status()),
               HasSubstr("name another one"));
+}
+
+TEST(FactsTest, WithOddCharactersAreRefused) {
+  for (const char* const more :
+       {"current=a;b\n", "has=releases/$(x)\n", "machine=\x1b[2J\n",
+        "user=a\x9b"
+        "b\n",
+        "daemon=w0 yes `x` -\n", "unwritable=/op't\n", "controller_user=a\tb\n"}) {
+    const auto facts = ParseFacts(std::string(kProbe) + more);
+    EXPECT_THAT(Text(facts.status()), HasSubstr("has other characters than letters")) << more;
+  }
+}
+
+TEST(FactsTest, AWorkerHasJoinedWhileItsCertificateCounts) {
+  const Certified authority = *MakeAuthority(std::chrono::hours(1));
+  const auto facts = [&](bool made, const std::string& certificate) {
+    std::string line = certificate;
+    std::ranges::replace(line, '\n', '|');
+    return ParseFacts(fmt::format("{}daemon=w0 {} - -\ncertificate=w0 {}\ncertificate=w7 x\n",
+                                  kProbe, made ? "yes" : "no", line))
+        ->Of("w0");
+  };
+  const auto made = [&](int seconds) {
+    return MakeCertificate(authority, {Role::kWorker, "w0"}, std::chrono::seconds(seconds))
+        ->certificate;
+  };
+  const std::string valid = made(3600), over = made(-5);
+  EXPECT_EQ(facts(true, valid).certificate, valid);
+  EXPECT_TRUE(facts(true, valid).HasJoined());
+  EXPECT_FALSE(facts(false, valid).HasJoined());  // its key is missing
+  EXPECT_FALSE(facts(true, over).HasJoined());
+  EXPECT_TRUE(facts(true, over).HasExpired());
+  EXPECT_FALSE(facts(true, valid).HasExpired());
+  EXPECT_FALSE(facts(true, "no certificate").HasJoined());
+  EXPECT_FALSE(facts(true, "no certificate").HasExpired());
 }
 
 TEST(FactsTest, WhatALoginSaysIsNoAnswer) {
@@ -153,6 +191,12 @@ TEST(LocalFileTest, APackageIsNamedByItsVersionAndItsBytes) {
   EXPECT_FALSE(ReadPackage(write("fairway-$(x)-linux-x86_64.tar.gz", "\x1f\x8b....")).ok());
   EXPECT_TRUE(absl::IsNotFound(ReadPackage(folder + "fairway-9-linux-x86_64.tar.gz").status()));
   EXPECT_EQ(ReadPlugin("")->digits, "");
+  // A file that is written to, or replaced by the same bytes, is another one.
+  EXPECT_TRUE(CheckUnchanged(package->path, package->looks).ok());
+  const std::string copy = write("copy", "\x1f\x8b...\x01\x02\x00\x00"sv);
+  std::filesystem::rename(copy, package->path);
+  EXPECT_THAT(Text(CheckUnchanged(package->path, package->looks)),
+              HasSubstr("was changed while it was copied"));
   EXPECT_TRUE(absl::IsNotFound(ReadPlugin(folder + "nothing.so").status()));
 }
 

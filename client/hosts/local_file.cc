@@ -2,6 +2,7 @@
 #include "client/hosts/local_file.h"
 
 #include <openssl/evp.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
@@ -41,13 +42,24 @@ struct Read {
   std::string digits;
   std::string head, tail;  // the first two and the last four bytes
   int64_t bytes = 0;
+  std::string looks;
 };
 
+// Changes whenever the file is written to, replaced, or has been replaced for a while.
+std::string LooksOf(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return "";
+  return fmt::format("{} {} {} {}.{} {}.{}", facts.st_dev, facts.st_ino, facts.st_size,
+                     facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec, facts.st_ctim.tv_sec,
+                     facts.st_ctim.tv_nsec);
+}
+
 absl::StatusOr<Read> ReadFile(const std::string& path) {
+  Read out;
+  out.looks = LooksOf(path);
   std::ifstream file(path, std::ios::binary);
   std::vector<char> buffer(size_t{1} << 20);
   Digest digest;
-  Read out;
   while (file && (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())),
                   file.gcount() > 0)) {
     const std::string_view bytes(buffer.data(), static_cast<size_t>(file.gcount()));
@@ -86,7 +98,7 @@ absl::StatusOr<Package> ReadPackage(const std::string& path) {
   const auto read = ReadFile(path);
   if (!read.ok()) return Annotate(read.status(), "package");
   if (read->head != "\x1f\x8b") return wrong();
-  Package out{.path = path};
+  Package out{.path = path, .looks = read->looks};
   const size_t machine = system + kSystem.size();
   out.machine = name.substr(machine, name.size() - kEnd.size() - machine);
   out.release =
@@ -101,7 +113,15 @@ absl::StatusOr<Plugin> ReadPlugin(const std::string& path) {
   if (path.empty()) return Plugin{};
   const auto read = ReadFile(path);
   if (!read.ok()) return Annotate(read.status(), "plugin");
-  return Plugin{.path = path, .digits = read->digits, .bytes = read->bytes};
+  return Plugin{.path = path, .digits = read->digits, .bytes = read->bytes, .looks = read->looks};
+}
+
+absl::Status CheckUnchanged(const std::string& path, std::string_view looks) {
+  if (LooksOf(path) == looks) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition,
+               "{} was changed while it was copied, so nobody knows what arrived: type the same "
+               "again",
+               path);
 }
 
 std::string Sha256(std::string_view text) {

@@ -21,34 +21,79 @@ is_root() { [ "$(id -u)" = 0 ]; }
 # With systemd only root can have services start with the host.
 has_systemd() { is_root && [ -d /run/systemd/system ]; }
 
-# Daemons and all that touches their keys run as a user who is not root: executors run clients' code.
-as=
-if is_root; then as="setpriv --reuid fairway --regid fairway --init-groups --no-new-privs env HOME=/nonexistent"; fi
+# Daemons and all that touches their keys run as users who are not root: executors run clients' code. The controller
+# has a user of its own, so that such code does not read the CA's key on a host that both share.
+user_of() {
+  case $1 in
+    controller) stat -c %U "$folder/controller" 2>/dev/null || echo fairway-controller ;;
+    *) echo fairway ;;
+  esac
+}
+# What begins a command that the user of daemon $1 runs.
+as_of() {
+  local user
+  is_root || return 0
+  user=$(user_of "$1")
+  echo "setpriv --reuid $user --regid $user --init-groups --no-new-privs env HOME=/nonexistent"
+}
+make_user() {
+  if is_root && ! getent passwd "$1" >/dev/null; then
+    useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$1"
+  fi
+}
 
-# One at a time changes something; the lock is let go with the script.
+# One at a time changes something; the lock is let go with the script. Nobody else may change what lies there.
 lock() {
+  [ -O "$folder" ] && [ -z "$(find "$folder" -prune -perm /022)" ] ||
+    die "$folder is $(stat -c %U "$folder")'s with mode $(stat -c %a "$folder"), and must be $(id -un)'s alone to write:" \
+      "give it that owner and mode 755, or name another folder in the file"
   exec 9>>"$folder/lock"
   flock -w 120 9 || die "another \`fairway cluster\` has been at work on this host for 2 minutes"
 }
 
-# A directory for the daemons' user alone.
+# A directory for the user $2 alone.
 private_directory() {
   mkdir "$1"
-  if is_root; then chown fairway:fairway "$1"; fi
+  if is_root; then chown "$2:$2" "$1"; fi
   chmod 700 "$1"
 }
 
-unit_of() { echo "fairway-cluster-$1.service"; }
+# The unit of daemon $1. In another folder than root's own its name has digits that follow from the folder: each cluster
+# has its own units.
+unit_of() {
+  local place=-
+  [ "$folder" = /opt/fairway ] || place=.$(printf %s "$folder" | sha256sum | cut -c 1-12).
+  echo "fairway-cluster$place$1.service"
+}
+# Whether the unit $1 is of this folder.
+is_ours() { grep -qF "ExecStart=$folder/releases/" "/etc/systemd/system/$1" 2>/dev/null; }
 
-# The process id of a daemon that runs, or nothing. Ids are given anew: it counts if it runs a program of ours.
+# $1, if it is the id of a process that runs a program of ours. Ids are given anew.
+if_ours() { case $(readlink "/proc/${1:-0}/exe" 2>/dev/null || true) in "$folder"/releases/*) echo "$1" ;; esac }
+pid_of_unit() { if_ours "$(systemctl show --property MainPID --value "$1" 2>/dev/null || true)"; }
+# The process id of a daemon that runs, or nothing.
 pid_of() {
-  local pid
   if has_systemd; then
-    pid=$(systemctl show --property MainPID --value "$(unit_of "$1")" 2>/dev/null || true)
+    pid_of_unit "$(unit_of "$1")"
   else
-    pid=$(cat "$folder/run/$1.pid" 2>/dev/null || true)
+    if_ours "$(cat "$folder/run/$1.pid" 2>/dev/null || true)"
   fi
-  case $(readlink "/proc/${pid:-0}/exe" 2>/dev/null || true) in "$folder"/releases/*) echo "$pid" ;; esac
+}
+
+# The certificate of worker $1, or nothing. Its key may be in the same file.
+certificate_of() {
+  $(as_of "$1") sed -n '/-BEGIN CERTIFICATE-/,/-END CERTIFICATE-/p;/-END CERTIFICATE-/q' \
+    "$folder/workers/$1/worker.pem" 2>/dev/null || true
+}
+# Whether daemon $1 has all its files.
+is_made() {
+  local place=$folder/workers/$1
+  if [ "$1" = controller ]; then
+    [ -f "$folder/controller/controller.pem" ]
+  else
+    [ -f "$place/ca.pem" ] && [ -f "$place/worker.pem" ] &&
+      { [ -f "$place/worker.key" ] || $(as_of "$1") grep -q -e '-BEGIN.* PRIVATE KEY-' "$place/worker.pem"; }
+  fi
 }
 
 # "releases/0.1.0-abc/bin/fairway-worker" -> "0.1.0-abc"
@@ -60,7 +105,7 @@ release_of() {
 }
 
 probe() {
-  local tool place name pid made release settings
+  local tool place name pid made release settings certificate
   case $folder in
     "") if is_root; then folder=/opt/fairway; else folder=$HOME/.local/fairway; fi ;;
     "~/"*) folder=$HOME/${folder#"~/"} ;;
@@ -90,19 +135,21 @@ probe() {
     [ -d "$place" ] || continue
     name=${place##*/}
     made=no release=- settings=-
-    if [ -f "$place/controller.pem" ] || [ -f "$place/worker.pem" ]; then made=yes; fi
+    if is_made "$name"; then made=yes; fi
     pid=$(pid_of "$name")
     if [ -n "$pid" ]; then release=$(release_of "$pid"); fi
     if [ -f "$folder/etc/$name.toml" ]; then settings=$(sha256sum <"$folder/etc/$name.toml"); fi
     say daemon "$name $made $release ${settings%% *}"
+    [ "$name" != controller ] || continue
+    certificate=$(certificate_of "$name" | tr '\n' '|')
+    if [ -n "$certificate" ]; then say certificate "$name $certificate"; fi
   done
+  if [ -d "$folder/controller" ]; then say controller_user "$(user_of controller)"; fi
 }
 
 # Makes the folder, and one for what is copied next: FOLDER/$1/.part-$2.
 prepare() {
-  if is_root && ! getent passwd fairway >/dev/null; then
-    useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin fairway
-  fi
+  make_user fairway
   mkdir -p "$folder"
   [ -f "$folder/.fairway-cluster" ] || [ -z "$(ls -A "$folder" | grep -vx lock)" ] ||
     die "$folder has files that are not of \`fairway cluster\`: name another folder in the file, or move them away"
@@ -120,7 +167,7 @@ forget_part() { rm -rf "$folder/$1/.part-$2"; }
 finish_release() {
   local told
   lock
-  told=$("$folder/releases/.part-$1/bin/fairway-worker" --version 2>&1) || {
+  told=$($(as_of worker) "$folder/releases/.part-$1/bin/fairway-worker" --version 2>&1) || {
     forget_part releases "$1"
     die "its programs do not run here: $told"
   }
@@ -131,6 +178,7 @@ finish_plugin() {
   local sum
   lock
   sum=$(sha256sum "$folder/plugins/.part-$1/"*)
+  chmod 644 "$folder/plugins/.part-$1/"*  # it came with the login's umask
   case $sum in
     "$2"*) [ -d "$folder/plugins/$2" ] || mv -T "$folder/plugins/.part-$1" "$folder/plugins/$2" ;;
     *) forget_part plugins "$1"; die "it came with other bytes than were sent" ;;
@@ -138,13 +186,20 @@ finish_plugin() {
   forget_part plugins "$1"
 }
 
+# Makes $1 a link to $2, at once.
+link_to() {
+  rm -f "$1.part"
+  ln -s "$2" "$1.part"
+  mv -T "$1.part" "$1"
+}
 # Release $1 is the current one from now on.
 switch() {
+  local before
   lock
-  if [ -L "$folder/current" ]; then mv -T "$folder/current" "$folder/previous"; fi
-  rm -f "$folder/current.part"
-  ln -s "releases/$1" "$folder/current.part"
-  mv -T "$folder/current.part" "$folder/current"
+  before=$(readlink "$folder/current" || true)
+  [ "$before" != "releases/$1" ] || return 0
+  if [ -n "$before" ]; then link_to "$folder/previous" "$before"; fi
+  link_to "$folder/current" "releases/$1"
 }
 
 # Makes the CA and the controller's certificate, for the address $1.
@@ -152,28 +207,45 @@ init() {
   lock
   [ ! -d "$folder/controller" ] || return 0
   rm -rf "$folder/controller.part"
-  private_directory "$folder/controller.part"
-  $as "$folder/current/bin/fairway" init "$folder/controller.part" --bind "$1" --host "$1" </dev/null >/dev/null
+  make_user fairway-controller
+  private_directory "$folder/controller.part" fairway-controller
+  $(as_of controller) "$folder/current/bin/fairway" init "$folder/controller.part" --bind "$1" --host "$1" </dev/null >/dev/null
   # So that --from FOLDER/controller finds the settings that count.
   ln -sf "$folder/etc/controller.toml" "$folder/controller.part/fairway.toml"
   mv -T "$folder/controller.part" "$folder/controller"
 }
 
+# Tries $text as the settings of daemon $1, with the programs in $2, and keeps it in $1.toml.part.
+try_settings() {
+  local told file=$folder/etc/$1.toml.part
+  printf '%s' "$text" >"$file"
+  told=$($(as_of "$1") "$2/bin/fairway" config check "$file" </dev/null 2>&1) || {
+    rm -f "$file"
+    die "${told##*"$file:"}"
+  }
+}
+# Changes nothing.
+check_settings() {
+  lock
+  try_settings "$1" "$folder/releases/$2"
+  rm -f "$folder/etc/$1.toml.part"
+}
 # Writes $text to the settings of daemon $1, if its program takes them.
 settings() {
-  local told
   lock
-  printf '%s' "$text" >"$folder/etc/$1.toml.part"
-  told=$($as "$folder/current/bin/fairway" config check "$folder/etc/$1.toml.part" </dev/null 2>&1) ||
-    die "${told##*"$folder/etc/$1.toml.part:"}"
+  try_settings "$1" "$folder/current"
   mv "$folder/etc/$1.toml.part" "$folder/etc/$1.toml"
 }
 
-# Worker $1 gets its certificate from the controller $2, whose CA has the hash $3, by $token.
+# Worker $1 gets its certificate from the controller $2, whose CA has the hash $3, by $token, unless it has another one
+# by now than the one whose SHA-256 is $4.
 join() {
+  local as digits
   lock
-  [ ! -f "$folder/workers/$1/worker.pem" ] || return 0
-  [ -d "$folder/workers/$1" ] || private_directory "$folder/workers/$1"
+  as=$(as_of "$1")
+  digits=$(certificate_of "$1" | sha256sum)
+  [ "${digits%% *}" = "$4" ] || return 0
+  [ -d "$folder/workers/$1" ] || private_directory "$folder/workers/$1" fairway
   # The token stays out of arguments, which all users of this host can read.
   printf '%s\n' "$token" | $as sh -c 'umask 077; cat >"$1"' sh "$folder/workers/$1/token"
   $as "$folder/current/bin/fairway" join "$2" --ca-hash "$3" --to "$folder/workers/$1" \
@@ -185,7 +257,7 @@ join() {
 }
 
 # The CAs in which a daemon believes.
-show_ca() { $as cat "$folder/$1/ca.pem"; }
+show_ca() { $(as_of "${1##*/}") cat "$folder/$1/ca.pem"; }
 
 # Tokens for the workers $2, $3, ... to join by, from the controller at $1.
 tokens() {
@@ -193,45 +265,53 @@ tokens() {
   shift
   for name in "$@"; do
     say token "$name"
-    $as "$folder/current/bin/fairway" token create --worker "$name" --ttl 10m --controller "$controller" \
+    $(as_of controller) "$folder/current/bin/fairway" token create --worker "$name" --ttl 10m --controller "$controller" \
       --from "$folder/controller" </dev/null
   done
 }
 
 ask_status() {
-  $as "$folder/current/bin/fairway" status --output json --controller "$1" --tls-ca "$folder/controller/ca.pem" \
+  $(as_of controller) "$folder/current/bin/fairway" status --output json --controller "$1" --tls-ca "$folder/controller/ca.pem" \
     --token-file "$folder/controller/admin.token" </dev/null
 }
 
-# The unit of daemon $1, out of the one of its program $2 in the release $3.
+# The unit of daemon $1, out of the one of its program $2 in the release $3. It may take $4 seconds to end.
 write_unit() {
-  local files=$folder/workers/$1
+  local files=$folder/workers/$1 user unit
   [ "$1" != controller ] || files=$folder/controller
+  user=$(user_of "$1") unit=$(unit_of "$1")
+  [ ! -e "/etc/systemd/system/$unit" ] || is_ours "$unit" ||
+    die "/etc/systemd/system/$unit starts another program than one in $folder:" \
+      "$(sed -n 's/^ExecStart=//p' "/etc/systemd/system/$unit"): end and remove that unit, or name another folder in the file"
   sed -e "s|^ExecStart=.*|ExecStart=$folder/releases/$3/bin/$2 --config $folder/etc/$1.toml|" \
     -e "s|^InaccessiblePaths=.*|InaccessiblePaths=-$folder/controller|" \
     -e "s|^StateDirectory=.*|ReadWritePaths=$files|" -e '/^StateDirectoryMode=/d' -e '/^Documentation=/d' \
-    "$folder/releases/$3/share/fairway/systemd/$2.service" >"/etc/systemd/system/.$(unit_of "$1").part"
-  mv "/etc/systemd/system/.$(unit_of "$1").part" "/etc/systemd/system/$(unit_of "$1")"
+    -e "s|^User=.*|User=$user|" -e "s|^Group=.*|Group=$user|" -e '/^TimeoutStopSec=/d' \
+    -e '/^ExecStart=/a\' -e "TimeoutStopSec=$4" \
+    "$folder/releases/$3/share/fairway/systemd/$2.service" >"/etc/systemd/system/.$unit.part"
+  mv "/etc/systemd/system/.$unit.part" "/etc/systemd/system/$unit"
   systemctl daemon-reload
 }
 
-# Starts daemon $1, the program $2 of the release $3. Whether it serves is asked for later (has_ended, ask_status).
+# Starts daemon $1, the program $2 of the release $3. Once it is told to, it has $4 seconds to end. Whether it serves is asked for later (has_ended, ask_status).
 start() {
   local started tries=0
   lock
   [ -z "$(pid_of "$1")" ] || return 0
-  say started yes
   if has_systemd; then
     write_unit "$@"
+    say started yes
     systemctl enable --quiet "$(unit_of "$1")"
     systemctl start --no-block "$(unit_of "$1")"
     return
   fi
+  say started yes
+  echo "$4" >"$folder/run/$1.limit"
   if [ -f "$folder/log/$1.log" ]; then mv -f "$folder/log/$1.log" "$folder/log/$1.log.1"; fi
   # It writes its id itself, before it is the daemon: no daemon is without one.
   # shellcheck disable=SC2016,SC2086
   setsid sh -c 'echo $$ >"$1.part" && mv "$1.part" "$1" && shift && umask 077 && exec "$@"' sh "$folder/run/$1.pid" \
-    $as "$folder/releases/$3/bin/$2" --config "$folder/etc/$1.toml" \
+    $(as_of "$1") "$folder/releases/$3/bin/$2" --config "$folder/etc/$1.toml" \
     </dev/null >>"$folder/log/$1.log" 2>&1 9>&- &
   started=$!
   while [ -z "$(pid_of "$1")" ] && kill -0 "$started" 2>/dev/null && [ $tries -lt 100 ]; do
@@ -258,25 +338,30 @@ last_log() {
 
 # Ends daemon $1; a worker lets work in flight end for its --drain-limit.
 stop() {
-  local pid tries=0
+  local pid unit told limit tries=0
   [ -f "$folder/.fairway-cluster" ] || return 0
   lock
   pid=$(pid_of "$1")
   if has_systemd; then
+    unit=$(unit_of "$1")
+    is_ours "$unit" || return 0
+    told=$(systemctl disable --now --quiet "$unit" 2>&1) || die "systemd refuses: $(echo "$told" | tr '\n' ' ')"
+    [ -z "$(pid_of "$1")" ] || die "systemd has ended $unit, it says, and process $(pid_of "$1") goes on"
     [ -z "$pid" ] || say stopped yes
-    systemctl disable --now --quiet "$(unit_of "$1")" 2>/dev/null || true
     return
   fi
   if [ -n "$pid" ]; then
+    limit=$(cat "$folder/run/$1.limit" 2>/dev/null || echo 60)
     kill -TERM "$pid"
     while [ "$(pid_of "$1")" = "$pid" ]; do
       tries=$((tries + 1))
-      if [ $tries = 600 ]; then kill -KILL "$pid"; fi
+      if [ $tries = $((limit * 10)) ]; then kill -KILL "$pid"; fi
+      [ $tries -lt $((limit * 10 + 300)) ] || die "process $pid does not end, for 30 s after SIGKILL"
       sleep 0.1
     done
     say stopped yes
   fi
-  rm -f "$folder/run/$1.pid"
+  rm -f "$folder/run/$1.pid" "$folder/run/$1.limit"
 }
 
 # Removes releases and plugins that are not used: all but the current ones, those before, and what runs.
@@ -299,7 +384,7 @@ tidy() {
 
 # Removes all, keys and tokens too. All daemons must have been stopped.
 purge() {
-  local place
+  local place pid
   [ -e "$folder" ] || return 0
   [ -f "$folder/.fairway-cluster" ] || die "$folder was not made by \`fairway cluster\`, so nothing in it is removed"
   lock
@@ -307,12 +392,17 @@ purge() {
     [ -z "$(pid_of "${place##*/}")" ] || die "${place##*/} still runs, from $folder: end it first"
   done
   if has_systemd; then
-    for place in "$folder"/controller "$folder"/workers/*; do
-      rm -f "/etc/systemd/system/$(unit_of "${place##*/}")"
+    # Those of workers that are forgotten, too.
+    for place in /etc/systemd/system/fairway-cluster*.service; do
+      is_ours "${place##*/}" || continue
+      pid=$(pid_of_unit "${place##*/}")
+      [ -z "$pid" ] || die "${place##*/} still runs: \`systemctl stop ${place##*/}\` there, and type the same again"
+      systemctl disable --quiet "${place##*/}"
+      rm -f "$place"
     done
     systemctl daemon-reload
   fi
-  for place in releases plugins current previous current.part controller controller.part workers etc run log; do
+  for place in releases plugins current previous current.part previous.part controller controller.part workers etc run log; do
     if [ -e "$folder/$place" ] || [ -L "$folder/$place" ]; then say removed yes; rm -rf "${folder:?}/$place"; fi
   done
   rm -f "$folder/.fairway-cluster" "$folder/lock"

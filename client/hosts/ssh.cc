@@ -20,6 +20,7 @@
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 
+#include "client/cli/printable.h"
 #include "client/cli/process.h"
 
 namespace fairway {
@@ -51,7 +52,8 @@ class Child {
                          .log_file = {},
                          .inherited = {{input, STDIN_FILENO},
                                        {out.second.get(), STDOUT_FILENO},
-                                       {err.second.get(), STDERR_FILENO}}};
+                                       {err.second.get(), STDERR_FILENO}},
+                         .own_group = false};  // Ctrl-C ends it, too
     FAIRWAY_ASSIGN_OR_RETURN(const pid_t pid, StartChild(spec));
     for (const OwnedFd* fd : {&out.first, &err.first}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return Child(pid, std::move(out.first), std::move(err.first));
@@ -150,13 +152,6 @@ void RemoveAbandoned(const std::string& place) {
 }
 
 }  // namespace
-
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
-  }
-  return text;
-}
 
 std::string LastLine(std::string_view text) {
   std::string last = "it said nothing";

@@ -52,9 +52,6 @@ class Ssh {
 // What is to be said of an ssh that ended with code 255 after writing `text` to standard error.
 std::string ExplainSsh(std::string_view host, std::string_view text);
 
-// Text of another host, which must not control the terminal.
-std::string Printable(std::string text);
-
 // The last line of `text` that has something in it; "it said nothing" if none has.
 std::string LastLine(std::string_view text);
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/printable.h"
 #include "client/hosts/controller_host.h"
 #include "client/hosts/verbs.h"
 
@@ -20,7 +21,9 @@ struct Row {
 // What is to be said of a worker whose host answers.
 std::string StateOfWorker(const DaemonFacts& facts, const absl::StatusOr<ClusterState>& state,
                           const std::string& name, bool& well) {
-  if (facts.release.empty()) return facts.made ? "does not run" : "has not joined";
+  if (facts.HasExpired())
+    return "its certificate has expired; `fairway cluster up` has it join again";
+  if (facts.release.empty()) return facts.HasJoined() ? "does not run" : "has not joined";
   if (!state.ok()) return "runs; the controller does not say more";
   const WorkerState worker = state->Of(name);
   well = worker.up && worker.island_up;

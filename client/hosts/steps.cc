@@ -30,17 +30,26 @@ absl::Status CheckSameCluster(Site& site, const std::string& worker,
                worker, site.host.folder(), worker);
 }
 
-// The workers of `wanted` that have no certificate yet, on hosts that have not failed.
+// The workers of `wanted` that have no certificate, or one that is over, on hosts that have not
+// failed.
 std::vector<std::string> ThatLackOne(Fleet& fleet, const std::set<std::string>& wanted) {
   std::vector<std::string> out;
   for (const auto& site : fleet.sites()) {
     for (const Daemon& daemon : site->daemons) {
       if (site->failed.ok() && wanted.contains(daemon.name) &&
-          !site->host.facts().Of(daemon.name).made)
+          !site->host.facts().Of(daemon.name).HasJoined())
         out.push_back(daemon.name);
     }
   }
   return out;
+}
+
+// How a worker joined whose host said `before` of it.
+std::string Joined(const std::string& worker, const DaemonFacts& before) {
+  if (before.HasExpired()) return worker + " joined again, since its certificate had expired";
+  if (before.made || !before.certificate.empty())
+    return worker + " joined again, since its certificate or its key was missing";
+  return worker + " joined";
 }
 
 // Of each worker in `waiting`, whether it has ended; takes those on failed hosts out.
@@ -189,21 +198,25 @@ void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
   std::set<std::string> started;
   const auto start = [&](Site& site, const Daemon& worker) -> absl::Status {
     Host& host = site.host;
-    if (host.facts().Of(worker.name).made) {
+    const DaemonFacts facts = host.facts().Of(worker.name);
+    if (facts.made) {
       FAIRWAY_RETURN_IF_ERROR(authorities.status());
       FAIRWAY_RETURN_IF_ERROR(CheckSameCluster(site, worker.name, CertificateHashes(*authorities)));
-    } else {
+    }
+    if (!facts.HasJoined()) {
       FAIRWAY_RETURN_IF_ERROR(tokens.status());
       const auto token = tokens->find(worker.name);
       if (token == tokens->end()) return absl::InternalError("there is no token for it");
       FAIRWAY_RETURN_IF_ERROR(host.Join(worker.name, ClientAddress(fleet.file().controller),
                                         token->second.ca_hash, token->second.token));
-      site.done.push_back(worker.name + " joined");
+      site.done.push_back(Joined(worker.name, facts));
     }
-    FAIRWAY_RETURN_IF_ERROR(
-        host.WriteSettings(worker.name, SettingsOf(fleet, site, worker, plan, state)));
-    FAIRWAY_ASSIGN_OR_RETURN(const bool was_started,
-                             host.StartDaemon(worker, host.facts().current));
+    bool was_started = false;
+    if (facts.release.empty()) {  // else it looks at its files by itself
+      FAIRWAY_RETURN_IF_ERROR(
+          host.WriteSettings(worker.name, SettingsOf(fleet, site, worker, plan, state)));
+      FAIRWAY_ASSIGN_OR_RETURN(was_started, host.StartDaemon(worker, host.facts().current));
+    }
     const std::lock_guard lock(mutex);
     started.insert(worker.name);
     if (was_started) {

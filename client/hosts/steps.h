@@ -30,7 +30,8 @@ absl::Status StartController(Fleet& fleet, const std::string& release);
 // Waits until the controller answers. DEADLINE_EXCEEDED, or ABORTED if it has ended.
 absl::StatusOr<ClusterState> AwaitController(Fleet& fleet, std::chrono::milliseconds limit);
 
-// Has those of `workers` join that never did, and starts them with `release`, or with the plan's
+// Has those of `workers` join that never did, or whose certificate is over or not whole, and starts
+// what does not run with `release`, or with the plan's
 // where the host lacks that. Then waits until the controller shows them as up. What fails is
 // printed.
 void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,

@@ -16,11 +16,13 @@ std::string TokenCommand(const Fleet& fleet, const Host& host) {
   const std::string config =
       fleet.file().ssh_config.empty() ? "" : fmt::format("-F {} ", fleet.file().ssh_config);
   const bool other_user = fleet.file().sudo || host.facts().user == "root";
+  const std::string owner = host.facts().controller_user;
+  const std::string user = owner.empty() ? "fairway-controller" : owner;
   return fmt::format(
       "ssh {}{} {}{}{}/current/bin/fairway token create --role user --tenant NAME --from "
       "{}/controller",
       config, host.name(), fleet.file().sudo ? "sudo -n " : "",
-      other_user ? "runuser -u fairway -- " : "", host.folder(), host.folder());
+      other_user ? fmt::format("runuser -u {} -- ", user) : "", host.folder(), host.folder());
 }
 
 // Notes daemons that run, but not as the file says.
@@ -45,11 +47,12 @@ absl::StatusOr<ClusterState> BringUpController(Fleet& fleet, const Plan& plan) {
   return AwaitController(fleet, plan.limit);
 }
 
-// Those that do not run.
+// Those that do not run, or not for long.
 std::set<std::string> StoppedWorkers(Fleet& fleet) {
   std::set<std::string> out;
   for (const Daemon& worker : fleet.file().workers) {
-    if (fleet.Of(worker.name).host.facts().Of(worker.name).release.empty()) out.insert(worker.name);
+    const DaemonFacts facts = fleet.Of(worker.name).host.facts().Of(worker.name);
+    if (facts.release.empty() || facts.HasExpired()) out.insert(worker.name);
   }
   return out;
 }

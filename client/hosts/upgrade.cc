@@ -14,8 +14,38 @@ constexpr int kExitFailed = 1;
 
 bool RunsAsPlanned(const Site& site, const Daemon& daemon, const Plan& plan,
                    const std::string& settings) {
-  return !site.host.facts().Of(daemon.name).release.empty() &&
+  const DaemonFacts facts = site.host.facts().Of(daemon.name);
+  return !facts.release.empty() && !facts.HasExpired() &&
          Difference(site, daemon, plan, settings).empty();
+}
+
+// Whether the release of the file takes the settings of what runs there. A worker that has to join
+// lacks the files that they name, so it is looked at when it has.
+absl::Status CheckSettings(Fleet& fleet, Site& site, const Plan& plan, const ClusterState& state) {
+  for (const Daemon& daemon : site.daemons) {
+    const DaemonFacts facts = site.host.facts().Of(daemon.name);
+    const bool is_controller = daemon.name == kController;
+    if (is_controller ? !facts.made : !facts.HasJoined()) continue;
+    const std::string settings = is_controller
+                                     ? ControllerSettings(fleet.file(), site.host.folder())
+                                     : SettingsOf(fleet, site, daemon, plan, state);
+    FAIRWAY_RETURN_IF_ERROR(site.host.CheckSettings(daemon.name, settings, plan.package.release));
+  }
+  return absl::OkStatus();
+}
+
+// Looks at all hosts, and copies what they lack. Ends nothing.
+void Prepare(Fleet& fleet, const Plan& plan) {
+  fleet.ForEach([&](Site& site) { return Install(site, plan); });
+  if (fleet.Failed() > 0) return;
+  const Daemon& controller = fleet.file().controller;
+  ClusterState state;
+  if (auto said = AskState(fleet.controller().host, controller); said.ok()) {
+    state = *std::move(said);
+  } else {
+    state.link = ClientAddress(controller);  // it will have another one; any is as right
+  }
+  fleet.ForEach([&](Site& site) { return CheckSettings(fleet, site, plan, state); });
 }
 
 // Returns what the controller says when it runs as the file says.
@@ -24,7 +54,7 @@ absl::StatusOr<ClusterState> UpgradeController(Fleet& fleet, const Plan& plan) {
   FAIRWAY_RETURN_IF_ERROR(site.failed);
   const Daemon& daemon = fleet.file().controller;
   if (!RunsAsPlanned(site, daemon, plan, ControllerSettings(fleet.file(), site.host.folder()))) {
-    FAIRWAY_ASSIGN_OR_RETURN(const bool ran, site.host.StopDaemon(daemon.name));
+    FAIRWAY_ASSIGN_OR_RETURN(const bool ran, site.host.StopDaemon(daemon));
     if (ran) site.done.emplace_back("ended the controller, and all sessions with it");
     FAIRWAY_RETURN_IF_ERROR(StartController(fleet, plan.package.release));
   }
@@ -57,7 +87,7 @@ absl::Status UpgradeIsland(Fleet& fleet, const Plan& plan, const std::string& is
   fleet.ForEach([&](Site& site) -> absl::Status {
     for (const Daemon& daemon : site.daemons) {
       if (!restarted.contains(daemon.name)) continue;
-      FAIRWAY_ASSIGN_OR_RETURN(const bool ran, site.host.StopDaemon(daemon.name));
+      FAIRWAY_ASSIGN_OR_RETURN(const bool ran, site.host.StopDaemon(daemon));
       if (ran) site.done.push_back("ended " + daemon.name);
     }
     return absl::OkStatus();
@@ -84,7 +114,7 @@ int ClusterUpgrade(Fleet& fleet, std::chrono::milliseconds limit) {
     fmt::print(stderr, "fairway cluster upgrade: {}\n", Text(plan.status()));
     return kExitFailed;
   }
-  fleet.ForEach([&](Site& site) { return Install(site, *plan); });
+  Prepare(fleet, *plan);
   // Workers that stay behind would be refused by the next controller.
   if (fleet.Failed() > 0) return Stopped(fleet, "before anything was ended");
   const auto state = UpgradeController(fleet, *plan);

@@ -132,7 +132,7 @@ def test_sudo_must_ask_nothing_and_then_does_all(place):
     assert said["10.0.0.1"].startswith("sudo does not let this user in without a password"), done.stderr
     hosts[GOOD].program("sudo", '[ "$1" = -n ] && shift && exec "$@"')
     said = operator.type("fairway cluster up hosts.toml").stdout
-    assert "ssh -F" in said and " sudo -n runuser -u fairway -- " in said
+    assert "ssh -F" in said and " sudo -n runuser -u fairway-controller -- " in said
 
 
 def test_programs_that_do_not_run_there_are_not_installed(place):

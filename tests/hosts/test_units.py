@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fairway cluster` on a host with systemd: its units, given to a stand-in for systemctl, since no systemd runs here."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ case $1 in
       </dev/null >"/run/$unit.log" 2>&1 9>&- &
     echo $! >"$pid" ;;
   disable)
+    if [ -e /tmp/refuses ]; then echo "Failed to disable unit: Access denied" >&2; exit 1; fi
     [ -f "$pid" ] || exit 0
     kill "$(cat "$pid")"
     while readlink "/proc/$(cat "$pid")/exe" >/dev/null; do sleep 0.1; done
@@ -41,14 +43,22 @@ esac
 """
 
 
+def give_systemd(host):
+    (host.root / "run/systemd/system").mkdir(parents=True)
+    (host.root / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
+    host.program("systemctl", SYSTEMCTL)
+    host.program("journalctl", 'unit=$(ls -t /run/*.log | head -n 1); tail -n 5 "$unit"')
+
+
+def units(host):
+    return {path.name: path for path in (host.root / "etc/systemd/system").glob("fairway-cluster*")}
+
+
 def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
     make_package(tmp_path)
     (tmp_path / "hosts.toml").write_text(FILE)
     with ssh_hosts(tmp_path, 1) as (operator, (host,)):
-        (host.root / "run/systemd/system").mkdir(parents=True)
-        (host.root / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
-        host.program("systemctl", SYSTEMCTL)
-        host.program("journalctl", 'unit=$(ls -t /run/*.log | head -n 1); tail -n 5 "$unit"')
+        give_systemd(host)
         (tmp_path / "hosts.toml").write_text(f'folder = "~/fairway"\n{FILE}')
         assert "services do not see home folders, such as /root/fairway: name" in operator.type(
             "fairway cluster up hosts.toml", code=1).stderr
@@ -61,7 +71,9 @@ def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
             text = (host.root / "etc/systemd/system" / unit).read_text()
             assert re.search(rf"^ExecStart=/opt/fairway/releases/0\.1\.0-\w+/bin/fairway-\w+ --config /opt/fairway/etc/{name}\.toml$",
                              text, re.M)
-            assert "\nUser=fairway\n" in text and "\nProtectSystem=strict\n" in text and "/var/lib" not in text
+            user = {"controller": "fairway-controller", "w1": "fairway"}[name]
+            assert f"\nUser={user}\nGroup={user}\n" in text and "\nProtectSystem=strict\n" in text and "/var/lib" not in text
+            assert "\nTimeoutStopSec=60\n" in text
         assert "\nReadWritePaths=/opt/fairway/workers/w1\n" in text
         assert "\nInaccessiblePaths=-/opt/fairway/controller\n" in text
         if shutil.which("systemd-analyze"):
@@ -74,9 +86,51 @@ def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
         running = host.daemons()
         os.kill(running["w1"], signal.SIGKILL)
         wait_for(lambda: "w1" not in host.daemons(), "its end")
-        (tmp_path / "hosts.toml").write_text(FILE + "drain-limit = '2s'\n")
+        (tmp_path / "hosts.toml").write_text(FILE + "drain-limit = '5m'\n")
         assert "started w1" in operator.type("fairway cluster up hosts.toml").stdout
+        assert "\nTimeoutStopSec=350\n" in units(host)["fairway-cluster-w1.service"].read_text()
         assert host.daemons()["controller"] == running["controller"]
+        # What systemd refuses is not told as done.
+        running = host.daemons()
+        (host.root / "tmp/refuses").touch()
+        done = operator.type("fairway cluster down hosts.toml --purge", code=1)
+        assert "cannot end w1: systemd refuses: Failed to disable unit: Access denied" in done.stderr
+        assert "ended" not in done.stdout and "removed" not in done.stdout and host.daemons() == running
+        (host.root / "tmp/refuses").unlink()
+        # The unit of a worker that the file and the folder have forgotten.
+        forgotten = host.root / "etc/systemd/system/fairway-cluster-w9.service"
+        forgotten.write_text(text.replace("w1", "w9"))
         said = operator.type("fairway cluster down hosts.toml --purge").stdout
         assert said == "10.0.0.1 (controller, w1): ended w1, ended controller, removed /opt/fairway\n"
-        assert not list((host.root / "etc/systemd/system").glob("fairway-*")) and not host.daemons()
+        assert not list((host.root / "etc/systemd/system").glob("*fairway-*")) and not host.daemons()
+
+
+def test_clusters_in_other_folders_have_their_own_units_on_a_host(tmp_path):
+    make_package(tmp_path)
+    other = FILE.replace("10.0.0.1", "10.0.0.2", 1)  # its controller; its worker is w1 on the same host
+    (tmp_path / "one.toml").write_text(FILE)
+    (tmp_path / "two.toml").write_text(f'folder = "/srv/two"\n{other}')
+    with ssh_hosts(tmp_path, 2) as (operator, (host, second)):
+        give_systemd(host)
+        operator.type("fairway cluster up one.toml")
+        running = host.processes()
+        digits = hashlib.sha256(b"/srv/two").hexdigest()[:12]
+        assert "started w1" in operator.type("fairway cluster up two.toml").stdout
+        assert set(units(host)) == {"fairway-cluster-controller.service", "fairway-cluster-w1.service",
+                                    f"fairway-cluster.{digits}.w1.service"}
+        if shutil.which("systemd-analyze"):
+            judged = operator.run("ssh -F ssh_config 10.0.0.1 systemd-analyze verify --man=no "
+                                  "/etc/systemd/system/fairway-cluster.*.service")
+            assert judged.returncode == 0 and "fairway-cluster" not in judged.stderr, judged.stderr
+        assert "removed /srv/two" in operator.type("fairway cluster down two.toml --purge").stdout
+        daemons = {pid: words for pid, words in running.items() if "--config" in words}
+        assert len(daemons) >= 2 and daemons.items() <= host.processes().items() and not second.daemons()
+        assert set(units(host)) == {"fairway-cluster-controller.service", "fairway-cluster-w1.service"}
+        # A unit that somebody else wrote is neither replaced nor ended.
+        operator.type("fairway cluster down one.toml")
+        theirs = units(host)["fairway-cluster-w1.service"]
+        theirs.write_text("[Service]\nExecStart=/usr/bin/theirs\n")
+        said = operator.type("fairway cluster up one.toml", code=1).stderr
+        assert "fairway-cluster-w1.service starts another program than one in /opt/fairway: /usr/bin/theirs: end" in said
+        operator.type("fairway cluster down one.toml --purge")
+        assert units(host) == {theirs.name: theirs}
