@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,18 @@ class OwnedFd {
 // Returns the read end and the write end; both close on exec.
 absl::StatusOr<std::pair<OwnedFd, OwnedFd>> MakePipe();
 
+// Whom a child is.
+struct ChildUser {
+  std::string name;
+  uid_t user = 0;
+  gid_t group = 0;
+  std::vector<gid_t> groups;  // all of its groups
+};
+
+// The user of that number or name, with its groups. nullopt: this host has none.
+std::optional<ChildUser> FindUser(uid_t user);
+std::optional<ChildUser> FindUser(const std::string& name);
+
 struct ChildSpec {
   std::vector<std::string> command;  // [0]: path of the program
   // Standard output and error are appended to it. Empty: nobody gets standard output, and standard
@@ -42,6 +55,8 @@ struct ChildSpec {
   std::vector<std::pair<int, int>> inherited;  // (our descriptor, its number in the child)
   // Variables whose names begin with it are not passed on; empty: all are.
   std::string without_variables = {};
+  // Whom it is from before its first instruction on, for a parent that is root; nullopt: as we are.
+  std::optional<ChildUser> user = {};
 };
 
 // Starts it in its own process group, with no signal blocked, so that Ctrl-C reaches only us.
