@@ -314,7 +314,7 @@ def test_run_by_root_it_opens_the_plugin_as_the_daemons_user(tmp_path):
         os.chmod(folder, 0o755)
         data = pathlib.Path(folder) / "data"
         data.mkdir(mode=0o700)
-        plugin = build(pathlib.Path(folder) / "plugin.so", """
+        plugin = build(pathlib.Path(folder), "plugin", """
 #include <stdlib.h>
 #include <unistd.h>
 __attribute__((constructor)) static void f(void) { if (geteuid() == 0 || getegid() == 0) abort(); }""")
