@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/child_output.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,22 @@ TEST(RunForOutput, RootCanStartItAsAnotherUserWithNothingOfRoots) {
                                      nobody->group, fmt::join(nobody->groups, " ")));
   const auto refused = RunForOutput({"/no/such"}, kLimit, Variables::kAll, 1000, nobody).status();
   EXPECT_EQ(Text(refused), "cannot start /no/such as user nobody: No such file or directory");
+}
+
+TEST(RunForOutput, AnotherUserGetsNoFileNoVariableAndNoTerminalOfRoots) {
+  const auto nobody = FindUser("nobody");
+  if (::geteuid() != 0 || !nobody) GTEST_SKIP() << "only root can be another user";
+  const OwnedFd secret(::open("/etc/shadow", O_RDONLY));  // not closed on exec
+  ASSERT_GE(secret.get(), 0);
+  ::setenv("ROOTS_SECRET", "hunter2", 1);
+  const std::string script = fmt::format(
+      "[ -z \"$ROOTS_SECRET\" ] && echo no variable; [ -e /proc/$$/fd/{} ] || echo no file; "
+      "[ \"$(cut -d' ' -f6 /proc/$$/stat)\" = $$ ] && echo own session",
+      secret.get());
+  const auto ran = RunForOutput({"/bin/sh", "-c", script}, kLimit, Variables::kAll, 1000, nobody);
+  ::unsetenv("ROOTS_SECRET");
+  ASSERT_TRUE(ran.ok()) << ran.status();
+  EXPECT_EQ(ran->output, "no variable\nno file\nown session\n");
 }
 
 TEST(UserForPlugin, IsTheDaemonsForRootAndNobodyElseForOthers) {

@@ -7,10 +7,12 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <filesystem>
@@ -69,6 +71,19 @@ absl::StatusOr<pid_t> Spawn(const ChildSpec& spec, std::vector<char*>& argv,
   return pid;
 }
 
+// What other threads have open is not for another user: streams of the C++ library do not close on
+// exec by themselves.
+void CloseRestOnExec() {
+#ifdef __NR_close_range
+  constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
+  if (::syscall(__NR_close_range, STDERR_FILENO + 1, ~0U, kCloseOnExec) == 0) return;
+#endif
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  for (rlim_t fd = STDERR_FILENO + 1; fd < files.rlim_cur; ++fd)
+    ::fcntl(static_cast<int>(fd), F_SETFD, FD_CLOEXEC);
+}
+
 // In the child of a process with threads: system calls only. The C library's setuid() would look
 // for the threads of the parent. Returns when something is refused; errno says why.
 void BecomeAndRun(const ChildSpec& spec, char* const* argv, char* const* variables) {
@@ -78,7 +93,7 @@ void BecomeAndRun(const ChildSpec& spec, char* const* argv, char* const* variabl
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::setpgid(0, 0);
+  ::setsid();  // a terminal of root's would take what it types there
   const int nothing = ::open("/dev/null", O_RDWR);
   if (nothing < 0) return;
   ::dup2(nothing, STDIN_FILENO);
@@ -86,7 +101,7 @@ void BecomeAndRun(const ChildSpec& spec, char* const* argv, char* const* variabl
   for (const auto& [ours, theirs] : spec.inherited) {
     if (::dup2(ours, theirs) < 0) return;
   }
-  if (nothing > STDERR_FILENO) ::close(nothing);
+  CloseRestOnExec();
   const ChildUser& as = *spec.user;
   if (::syscall(SYS_setgroups, as.groups.size(), as.groups.data()) != 0 ||
       ::syscall(SYS_setresgid, as.group, as.group, as.group) != 0 ||
@@ -116,6 +131,16 @@ absl::StatusOr<pid_t> StartAs(const ChildSpec& spec, std::vector<char*>& argv,
   ::waitpid(pid, nullptr, 0);
   return FromErrno(error,
                    fmt::format("cannot start {} as user {}", spec.command[0], spec.user->name));
+}
+
+// Another user gets what a library may need to be opened, and no secret of this shell.
+bool IsPassedOn(const ChildSpec& spec, std::string_view variable) {
+  constexpr std::string_view kForOthers[] = {
+      "PATH=", "LANG=", "LC_",   "TZ=",   "LD_LIBRARY_PATH=", "CUDA_", "NVIDIA_", "XLA_",
+      "ASAN_", "LSAN_", "TSAN_", "UBSAN_"};
+  const auto begins = [&](std::string_view name) { return variable.starts_with(name); };
+  if (!spec.without_variables.empty() && begins(spec.without_variables)) return false;
+  return !spec.user || std::ranges::any_of(kForOthers, begins);
 }
 
 std::optional<ChildUser> Filled(const passwd* found) {
@@ -172,9 +197,7 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
   argv.push_back(nullptr);
   std::vector<char*> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (spec.without_variables.empty() ||
-        !std::string_view(*entry).starts_with(spec.without_variables))
-      variables.push_back(*entry);
+    if (IsPassedOn(spec, *entry)) variables.push_back(*entry);
   }
   variables.push_back(nullptr);
   if (spec.user) return StartAs(spec, argv, variables);

@@ -56,6 +56,8 @@ struct ChildSpec {
   // Variables whose names begin with it are not passed on; empty: all are.
   std::string without_variables = {};
   // Whom it is from before its first instruction on, for a parent that is root; nullopt: as we are.
+  // Then it has a session of its own, few of our variables, and of `inherited` what becomes its
+  // standard input, output or error.
   std::optional<ChildUser> user = {};
 };
 
