@@ -31,17 +31,18 @@ constexpr char kIs[] = R"re(\\*["']?\s*[:=]\s*)re";
 std::string Values() {
   const std::string quoted = kQuoted, names = kNames, is = kIs;
   // Headers: all of the line is their value.
-  return "(?i)((?:authorization|cookies?2?)" + is + ")(?:" + quoted + R"re(|[^\s"'\\][^\n]*)|)re" +
+  return "(?i)((?:authorization|cookies?2?)" + is + ")(?:" + quoted +
+         R"re(|\\?[^\s"'\\][^\n]*)|)re" +
          // --password value, "--password", "value"
          R"re((--?[\w.-]*(?:pass|pwd|)re" + names + R"re()(?:=|[ \t]+|["'],[ \t]*))(?:)re" +
-         quoted + R"re(|[^\s"'\\]+)|)re" +
+         quoted + R"re(|(?:\\*[^\s"'\\])+)|)re" +
          R"re(((?:-u|--user|--proxy-user)[ =])[^\s:"']+:[^\s"']+|)re" +
          // Not of names that end otherwise, like token-file.
          R"re(((?:[\w.-]*(?:)re" + names +
          R"re(|(?-i:[pP]wd|[._-]PWD))|\bsig|[\w-]*-signature))re" + is + ")(?:" + quoted +
-         R"re(|[^\s"',;&\\]+)|)re" +
+         R"re(|(?:\\*[^\s"',;&\\])+)|)re" +
          // The working directory is no secret.
-         R"re(\b((?-i:PWD)=)[^\s/"',;&\\][^\s"',;&]*)re";
+         R"re(\b((?-i:PWD)=)\\*[^\s/"',;&\\](?:\\*[^\s"',;&\\])*)re";
 }
 
 // In this order: what an earlier one has left out is nothing to the later ones.
