@@ -154,6 +154,17 @@ struct Config::State {
     return *entries.back();
   }
 
+  Entry& AddList(std::string_view name, std::string_view help_text,
+                 std::vector<std::string>* value) {
+    return Add(
+        name, help_text, "TEXT ...",
+        [value](const std::string& text) {
+          value->push_back(text);
+          return absl::OkStatus();
+        },
+        [value] { return fmt::format("{}", fmt::join(*value, ",")); });
+  }
+
   void MakePositional(Entry& entry, std::string_view help_text) {
     entry.positional = true;
     app.remove_option(entry.option);
@@ -325,13 +336,7 @@ void Config::Flag(std::string_view name, std::chrono::milliseconds* value, std::
 }
 
 void Config::Flag(std::string_view name, std::vector<std::string>* value, std::string_view help) {
-  auto& entry = state_->Add(
-      name, help, "TEXT ...",
-      [value](const std::string& text) {
-        value->push_back(text);
-        return absl::OkStatus();
-      },
-      [value] { return fmt::format("{}", fmt::join(*value, ",")); });
+  auto& entry = state_->AddList(name, help, value);
   entry.clear = [value] { value->clear(); };
   entry.list = true;
   entry.option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -383,13 +388,7 @@ void Config::Positional(std::string_view name, std::string* value, std::string_v
 
 void Config::Positional(std::string_view name, std::vector<std::string>* value,
                         std::string_view help) {
-  auto& entry = state_->Add(
-      name, help, "TEXT ...",
-      [value](const std::string& text) {
-        value->push_back(text);
-        return absl::OkStatus();
-      },
-      [value] { return fmt::format("{}", fmt::join(*value, ",")); });
+  auto& entry = state_->AddList(name, help, value);
   state_->MakePositional(entry, help);
   entry.option->expected(-1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }

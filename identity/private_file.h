@@ -15,6 +15,10 @@ namespace fairway {
 // `mode`: of a file that others may read.
 absl::Status WritePrivate(const std::string& path, const std::string& text, unsigned mode = 0600);
 
+// Writes such a file where none is, whole or not at all. ALREADY_EXISTS: one is there, and stays as
+// it is, also if another process made it meanwhile. UNAVAILABLE: it cannot be written.
+absl::Status WriteNewPrivate(const std::string& path, const std::string& text);
+
 // A file that is removed with this object, whether it is there or not.
 struct TemporaryFile {
   explicit TemporaryFile(std::string name) : path(std::move(name)) {}

@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "client/cli/process.h"
-
 namespace fairway {
 namespace {
 
@@ -39,14 +37,15 @@ bool ReadAll(int fd, steady_clock::time_point deadline, size_t most_bytes, Child
 
 absl::StatusOr<ChildOutput> RunForOutput(const std::vector<std::string>& command,
                                          std::chrono::milliseconds limit, Variables variables,
-                                         size_t most_bytes) {
+                                         size_t most_bytes, const std::optional<ChildUser>& user) {
   const auto deadline = steady_clock::now() + limit;
   FAIRWAY_ASSIGN_OR_RETURN(auto pipe, MakePipe());
   const ChildSpec spec{
       .command = command,
       .log_file = {},
       .inherited = {{pipe.second.get(), STDOUT_FILENO}, {pipe.second.get(), STDERR_FILENO}},
-      .without_variables = variables == Variables::kAll ? "" : "FAIRWAY_"};
+      .without_variables = variables == Variables::kAll ? "" : "FAIRWAY_",
+      .user = user};
   FAIRWAY_ASSIGN_OR_RETURN(const pid_t pid, StartChild(spec));
   pipe.second.Reset();
   ChildOutput out;

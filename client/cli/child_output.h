@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "client/cli/process.h"
 
 namespace fairway {
 
@@ -26,11 +28,13 @@ enum class Variables : uint8_t {
 };
 
 // Runs a program to its end, and kills it and its process group when `limit` has passed. `command`:
-// [0] is its path. UNAVAILABLE: it cannot be started. Blocks; may be called on any thread.
+// [0] is its path. `user`: whom the program is; nullopt: as we are. UNAVAILABLE: it cannot be
+// started. Blocks; may be called on any thread.
 absl::StatusOr<ChildOutput> RunForOutput(const std::vector<std::string>& command,
                                          std::chrono::milliseconds limit,
                                          Variables variables = Variables::kAll,
-                                         size_t most_bytes = size_t{1} << 20);
+                                         size_t most_bytes = size_t{1} << 20,
+                                         const std::optional<ChildUser>& user = std::nullopt);
 
 }  // namespace fairway
 

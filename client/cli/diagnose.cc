@@ -70,10 +70,16 @@ int FailDiagnose(const absl::Status& status) {
   return 1;
 }
 
+absl::Status IsThere(const std::string& output) {
+  return Error(absl::StatusCode::kAlreadyExists,
+               "{} is there, and is not replaced; give another --output", output);
+}
+
 int Write(const std::string& output, const std::vector<Made>& parts, std::time_t now) {
   const auto archive = ArchiveOf(parts, now);
   if (!archive.ok()) return FailDiagnose(archive.status());
-  const absl::Status written = WritePrivate(output, *archive);
+  const absl::Status written = WriteNewPrivate(output, *archive);
+  if (absl::IsAlreadyExists(written)) return FailDiagnose(IsThere(output));
   if (!written.ok()) return FailDiagnose(written);
   const auto missing =
       std::ranges::count_if(parts, [](const Made& part) { return part.text.empty(); });
@@ -136,9 +142,7 @@ int RunDiagnose(int argc, const char* const* argv) {
   config.ShortName("output", 'o');
   if (const auto code = config.Parse(argc, argv)) return *code;
   struct stat facts {};
-  if (::lstat(output.c_str(), &facts) == 0)
-    return FailDiagnose(Error(absl::StatusCode::kAlreadyExists,
-                              "{} is there, and is not replaced; give another --output", output));
+  if (::lstat(output.c_str(), &facts) == 0) return FailDiagnose(IsThere(output));
   flags.names_controller = config.source("controller") != Config::Source::kDefault;
   Checked settings;
   const Place place = FindPlace(std::move(flags), &settings);

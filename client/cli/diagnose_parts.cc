@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "client/cli/admin_client.h"
 #include "client/cli/child_output.h"
 #include "client/cli/http_get.h"
+#include "client/cli/log_files.h"
 #include "client/cli/process.h"
 #include "client/cli/state_root.h"
 #include "client/cli/status_text.h"
@@ -36,8 +36,6 @@ using std::chrono::seconds;
 // The doctor looks at all for a minute at most.
 constexpr seconds kDoctorLimit{75}, kCommandLimit{30}, kLateBy{5};
 constexpr size_t kLongestOutput = 2 * kLongestPart;
-constexpr std::streamoff kLongestTail = 256 << 10;
-constexpr size_t kMostLogFiles = 20;
 constexpr char kMostObjects[] = "--limit=1000", kMostLines[] = "--lines=500";
 
 using Words = std::vector<std::string>;
@@ -129,48 +127,6 @@ absl::StatusOr<std::string> Metrics(const Reach& reach) {
   return HttpGet({place.first, http.second, texts.authorities, texts.token}, "/metrics");
 }
 
-absl::StatusOr<std::string> TailOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return Error(absl::StatusCode::kUnavailable, "{} cannot be read", path);
-  const std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - kLongestTail));
-  std::string out(static_cast<size_t>(std::min(size, kLongestTail)), '\0');
-  file.read(out.data(), static_cast<std::streamsize>(out.size()));
-  out.resize(static_cast<size_t>(file.gcount()));
-  if (size > kLongestTail) out.erase(0, out.find('\n') + 1);  // a line that is cut off
-  return out;
-}
-
-// The files NAME.log of a folder that were written last.
-absl::StatusOr<std::vector<std::string>> LatestLogs(const std::string& folder) {
-  std::vector<std::pair<fs::file_time_type, std::string>> found;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code gone;
-    if (it->path().extension() == ".log" && it->is_regular_file(gone))
-      found.emplace_back(it->last_write_time(gone), it->path().string());
-  }
-  if (error) return Error(absl::StatusCode::kUnavailable, "{}: {}", folder, error.message());
-  std::ranges::sort(found, std::greater());
-  std::vector<std::string> out;
-  for (auto& [time, path] : found) {
-    if (out.size() < kMostLogFiles) out.push_back(std::move(path));
-  }
-  return out;
-}
-
-// The ends of the latest logs in a folder, one behind the other.
-absl::StatusOr<std::string> LogsIn(const std::string& folder) {
-  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<std::string> files, LatestLogs(folder));
-  if (files.empty()) return Error(absl::StatusCode::kNotFound, "{} has no NAME.log", folder);
-  std::string out;
-  for (const std::string& file : files) {
-    const auto tail = TailOf(file);
-    out += fmt::format("==> {} <==\n{}\n", file, tail.ok() ? *tail : Text(tail.status()));
-  }
-  return out;
-}
-
 // The folder of the cluster that `fairway up` started last for this user.
 absl::StatusOr<std::string> LogsOfUp() {
   std::error_code error;
@@ -178,7 +134,7 @@ absl::StatusOr<std::string> LogsOfUp() {
   for (fs::directory_iterator it(StateRoot(), error), end; !error && it != end;
        it.increment(error)) {
     std::error_code gone;
-    if (it->is_directory(gone))
+    if (it->is_directory(gone) && !it->is_symlink(gone))
       latest = std::max(latest, {it->last_write_time(gone), it->path().string()});
   }
   if (latest.second.empty())

@@ -96,7 +96,13 @@ bool HasController(const Place& place) {
 }
 
 PluginPlace PluginOf(const Place& place) {
-  PluginPlace out{.path = place.flags.plugin, .kind = place.flags.plugin_kind, .preload = {}};
+  PluginPlace out{
+      .path = place.flags.plugin, .kind = place.flags.plugin_kind, .preload = {}, .of_daemons = {}};
+  if (!place.flags.data_directory.empty()) out.of_daemons.push_back(place.flags.data_directory);
+  for (const DaemonSettings& daemon : place.daemons) {
+    for (const std::string& file : {daemon.Value("tls-key"), daemon.file})
+      if (!file.empty()) out.of_daemons.push_back(file);
+  }
   for (const DaemonSettings& daemon : place.daemons) {
     if (daemon.table == "controller" || daemon.Value("plugin") != out.path) continue;
     out.devices = Number(daemon.Value("devices"), 1);

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,18 @@ class OwnedFd {
 // Returns the read end and the write end; both close on exec.
 absl::StatusOr<std::pair<OwnedFd, OwnedFd>> MakePipe();
 
+// Whom a child is.
+struct ChildUser {
+  std::string name;
+  uid_t user = 0;
+  gid_t group = 0;
+  std::vector<gid_t> groups;  // all of its groups
+};
+
+// The user of that number or name, with its groups. nullopt: this host has none.
+std::optional<ChildUser> FindUser(uid_t user);
+std::optional<ChildUser> FindUser(const std::string& name);
+
 struct ChildSpec {
   std::vector<std::string> command;  // [0]: path of the program
   // Standard output and error are appended to it. Empty: nobody gets standard output, and standard
@@ -44,6 +57,10 @@ struct ChildSpec {
   std::string without_variables = {};
   // In a process group of its own, so that Ctrl-C reaches only us.
   bool own_group = true;
+  // Whom it is from before its first instruction on, for a parent that is root; nullopt: as we are.
+  // Then it has a session of its own, few of our variables, and of `inherited` what becomes its
+  // standard input, output or error.
+  std::optional<ChildUser> user = {};
 };
 
 // Starts it with no signal blocked.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string>
 
 #include <re2/re2.h>
 
@@ -10,29 +11,61 @@ namespace fairway {
 namespace {
 
 struct Rule {
-  const char* pattern;
+  std::string pattern;
   const char* instead;
 };
 
+// A value in quotes, as JSON, Python and shells write it, or in quotes that a string of JSON has
+// (\"a b\"). One that is not closed goes on to the end of its line; so do deeper ones.
+constexpr char kQuoted[] =
+    R"re("(?:[^"\\\n]|\\.)*\\?"?|'(?:[^'\\\n]|\\.)*\\?'?|)re"
+    R"re(\\"(?:\\{4}|\\\\\\"|\\\\|\\[^"\\\n]|[^"\\\n])*(?:\\")?|\\{2,}["'][^\n]*)re";
+// How the names of secrets end.
+constexpr char kNames[] =
+    "(?:password|passwd|passphrase|secret|credential|token|"
+    "(?:secret|api|access|account|private|shared|signing|encryption|master)[_-]?key)s?";
+// What is between a name and its value: NAME=value, NAME: value, "NAME": "value".
+constexpr char kIs[] = R"re(\\*["']?\s*[:=]\s*)re";
+
+// Each is tried at each place of the text, the first one that fits is taken.
+std::string Values() {
+  const std::string quoted = kQuoted, names = kNames, is = kIs;
+  // Headers: all of the line is their value.
+  return "(?i)((?:authorization|cookies?2?)" + is + ")(?:" + quoted +
+         R"re(|\\?[^\s"'\\][^\n]*)|)re" +
+         // --password value, "--password", "value"
+         R"re((--?[\w.-]*(?:pass|pwd|)re" + names + R"re()(?:=|[ \t]+|["'],[ \t]*))(?:)re" +
+         quoted + R"re(|(?:\\*[^\s"'\\])+)|)re" +
+         R"re(((?:-u|--user|--proxy-user)[ =])[^\s:"']+:[^\s"']+|)re" +
+         // Not of names that end otherwise, like token-file.
+         R"re(((?:[\w.-]*(?:)re" + names +
+         R"re(|(?-i:[pP]wd|[._-]PWD))|\bsig|[\w-]*-signature))re" + is + ")(?:" + quoted +
+         R"re(|(?:\\*[^\s"',;&\\])+)|)re" +
+         // The working directory is no secret.
+         R"re(\b((?-i:PWD)=)\\*[^\s/"',;&\\](?:\\*[^\s"',;&\\])*)re";
+}
+
 // In this order: what an earlier one has left out is nothing to the later ones.
-constexpr Rule kRules[] = {
-    {"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\\z)",
+const Rule kRules[] = {
+    {"(?s)-{0,5}BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
+     "(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\\z)",
      "[left out: private key]"},
-    // The inner lines of a key whose first one is cut off.
+    // The end of a key whose first lines are cut off.
+    {R"re((?:[A-Za-z0-9+/=]+(?:\s|\\[nr])+)*-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-{0,5})re",
+     "[left out: end of a private key]"},
+    // The inner lines of a key of which both ends are cut off.
     {"(?m)(?:^[A-Za-z0-9+/]{60,80}[ \\t\\r]*\\n)+(?:[A-Za-z0-9+/]{1,80}={0,2}[ \\t\\r]*$)?",
      "[left out: lines of base64]\n"},
     {"(?m)^[A-Za-z0-9+/]{60,}={0,2}[ \\t\\r]*$", "[left out: base64]"},
+    {Values(), "\\1\\2\\3\\4\\5[left out]"},
     {"(?i)\\b(bearer|basic|negotiate)\\s+[A-Za-z0-9+/_=.~-]{6,}", "\\1 [left out]"},
-    // NAME=value, NAME: value, "NAME": "value"; not of names that end otherwise, like token-file.
-    {"(?i)([\\w.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|"
-     "credential|authorization|cookie|token)s?\\\\?[\"']?\\s*[:=]\\s*)"
-     "(?:\\\\\"[^\"\\n]*\\\\\"|\"[^\"\\n]*\"|'[^'\\n]*'|[^\\s\"',;&]+)",
-     "\\1[left out]"},
     {"fw_[0-9a-fA-F]{8,}", "[left out: token]"},
-    {"([A-Za-z][A-Za-z0-9+.-]*://)[^/\\s:@\"']*:[^/\\s@\"']+@", "\\1[left out]@"},
+    // In addresses: user:password@, and long users, which are tokens.
+    {"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\\s:@\"']*:[^/\\s\"']+|[^/\\s:@\"']{20,})@",
+     "\\1[left out]@"},
     {"\\b(?:AKIA|ASIA)[A-Z0-9]{16}\\b|\\bgh[pousr]_[A-Za-z0-9]{16,}|\\bgithub_pat_\\w{16,}|"
      "\\bglpat-[\\w-]{16,}|\\bhf_[A-Za-z0-9]{16,}|\\bsk-[\\w-]{16,}|\\bxox[a-z]-[\\w-]{10,}|"
-     "\\bya29\\.[\\w-]+|\\beyJ[\\w-]{8,}\\.[\\w-]{8,}(?:\\.[\\w-]*)?",
+     "\\bya29\\.[\\w-]+|\\bAIza[\\w-]{30,}|\\beyJ[\\w-]{8,}\\.[\\w-]{8,}(?:\\.[\\w-]*)?",
      "[left out: token]"},
     {"\\b[0-9a-fA-F]{32,}\\b", "[left out: digits]"},
 };
@@ -47,7 +80,7 @@ bool LooksRandom(std::string_view word) {
 }
 
 std::string WithoutRandomWords(const std::string& text) {
-  static const RE2 word("([A-Za-z0-9_+=-]{32,})");
+  static const RE2 word("([A-Za-z0-9+/=]{60,}|[A-Za-z0-9_+=-]{32,})");
   std::string out;
   re2::StringPiece rest(text), found;
   const char* done = text.data();

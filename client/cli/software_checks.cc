@@ -210,6 +210,20 @@ void CheckPython(const std::string& python, const Report& report) {
   CompareJaxlib(told, report);
 }
 
+std::optional<ChildUser> UserForPlugin(uid_t self, const std::vector<std::string>& of_daemons) {
+  if (self != 0) return std::nullopt;
+  for (const std::string& path : of_daemons) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0 || facts.st_uid == 0) continue;
+    if (auto found = FindUser(facts.st_uid)) return found;
+    return ChildUser{.name = fmt::format("{}", facts.st_uid),
+                     .user = facts.st_uid,
+                     .group = facts.st_gid,
+                     .groups = {facts.st_gid}};
+  }
+  return FindUser("fairway");
+}
+
 void CheckPlugin(const PluginPlace& plugin, std::chrono::milliseconds limit, const Report& report) {
   constexpr char kWhat[] = "plugin";
   if (plugin.path.empty()) return report(Skip(kWhat, "none is named (--plugin)"));
@@ -223,24 +237,29 @@ void CheckPlugin(const PluginPlace& plugin, std::chrono::milliseconds limit, con
                                       "--log-level=error"};
   const std::vector<std::string> preload = absl::StrSplit(plugin.preload, ',', absl::SkipEmpty());
   for (const std::string& library : preload) command.push_back("--preload=" + library);
-  const auto ran = RunForOutput(command, limit, Variables::kNotOfFairway);
+  const std::optional<ChildUser> user = UserForPlugin(::geteuid(), plugin.of_daemons);
+  const auto ran = RunForOutput(command, limit, Variables::kNotOfFairway, size_t{1} << 20, user);
   if (!ran.ok()) return report(Skip(kWhat, Text(ran.status())));
+  const std::string as = user               ? fmt::format("; opened as user {}", user->name)
+                         : ::geteuid() == 0 ? "; opened as root, since no daemon's user is known"
+                                            : "";
   constexpr char kFix[] =
       "use a plugin that fits this release (docs/install.md), and for GPUs a driver that fits it: "
       "nvidia-smi";
   if (ran->Succeeded()) {
-    report(Pass(kWhat, LastLine(ran->output)));
+    report(Pass(kWhat, LastLine(ran->output) + as));
   } else if (ran->late) {
-    report(Fail(kWhat,
-                fmt::format("{} has not started within {} s", plugin.path, limit.count() / 1000),
-                kFix));
+    report(
+        Fail(kWhat,
+             fmt::format("{} has not started within {} s{}", plugin.path, limit.count() / 1000, as),
+             kFix));
   } else if (WIFSIGNALED(ran->wait_status)) {
     report(Fail(kWhat,
-                fmt::format("{}: the process that loads it ends by {}", plugin.path,
-                            DescribeExit(ran->wait_status)),
+                fmt::format("{}: the process that loads it ends by {}{}", plugin.path,
+                            DescribeExit(ran->wait_status), as),
                 kFix));
   } else {
-    report(Fail(kWhat, Cause(ran->output), kFix));
+    report(Fail(kWhat, Cause(ran->output) + as, kFix));
   }
 }
 

@@ -5,9 +5,12 @@
 #define FAIRWAY_CLIENT_CLI_SOFTWARE_CHECKS_H_
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "client/cli/finding.h"
+#include "client/cli/process.h"
 
 namespace fairway {
 
@@ -23,7 +26,14 @@ struct PluginPlace {
   std::string kind = "cpu";
   int devices = 1;
   std::string preload;  // with commas between
+  // Where daemons' users are seen, most telling first: data directory, keys, settings files.
+  std::vector<std::string> of_daemons;
 };
+
+// The user that opens a plugin for a process of user `self`. Only root has a choice: it takes the
+// daemons' user, since a plugin does what it likes with what its user may do. nullopt: `self`.
+std::optional<ChildUser> UserForPlugin(uid_t self, const std::vector<std::string>& of_daemons);
+
 // The plugin is a library for this processor, and a worker's process can load it and finds devices.
 // That process may crash, hang, or write anything.
 void CheckPlugin(const PluginPlace& plugin, std::chrono::milliseconds limit, const Report& report);

@@ -128,7 +128,7 @@ class Clinic:
             (r"\d+ days ago", "N days ago"), (r"tested are [\d.]+ to [\d.]+", "tested are OLDEST to NEWEST"),
             (r"token \d+", "token N"), (r"\bfairway==[\d.]+", "fairway==VERSION"), (r"'jax>=[\d.]+' 'jax<=[\d.]+'", "'jax>=OLDEST' 'jax<=NEWEST'"),
             (rf"\b{re.escape(VERSION)}(?![\d.])", "VERSION"), (r"in \d+ (days|hours|minutes|s)\b", "in A WHILE"),
-            (r"within \d+s of", "within SECONDS of"),
+            (r"within \d+s of", "within SECONDS of"), ("; opened as root, since no daemon's user is known", ""),
         ):
             text = re.sub(pattern, instead, text)
         return text

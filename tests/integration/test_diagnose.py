@@ -135,6 +135,32 @@ def test_an_archive_that_cannot_be_written_is_one_line(tmp_path, place, said):
     assert (tmp_path / "there.tar.gz").read_text() == "kept"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_run_by_root_it_follows_no_link_of_a_log_folder(tmp_path):
+    (tmp_path / "secret.log").write_text("roots own\n")
+    logs = tmp_path / "fairway" / "29000"
+    logs.mkdir(parents=True)
+    (logs / "controller.log").write_text("the log\n")
+    (logs / "link.log").symlink_to(tmp_path / "secret.log")
+    os.link(tmp_path / "secret.log", logs / "second.log")
+    os.mkfifo(logs / "pipe.log")
+
+    def logs_of_up(name):
+        done = diagnose("--python=", "--controller=127.0.0.1:1", "-o", str(tmp_path / name), environment={"XDG_STATE_HOME": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        files = unpack(tmp_path / name)
+        return files.get("logs-up.txt", ""), files["INDEX.txt"]
+
+    text, _ = logs_of_up("a.tar.gz")
+    assert text == f"==> {logs}/controller.log <==\nthe log\n\n"
+    # The folder itself is a link of a user who is not root.
+    (tmp_path / "fairway").rename(tmp_path / "elsewhere")
+    (tmp_path / "fairway").symlink_to(tmp_path / "elsewhere")
+    os.lchown(tmp_path / "fairway", 65534, 65534)
+    text, index_text = logs_of_up("b.tar.gz")
+    assert text == "" and "is a link that another user can have made, and is not followed" in index_text
+
+
 def test_without_a_name_it_is_named_for_the_time_and_lies_here(tmp_path):
     done = diagnose("--python=", "--controller=127.0.0.1:1", cwd=tmp_path)
     assert done.returncode == 0

@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -305,6 +306,25 @@ def test_what_is_another_users_is_told(clinic, tmp_path):
         compare("doctor_another_user.txt", found)
     finally:
         plain.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_run_by_root_it_opens_the_plugin_as_the_daemons_user(tmp_path):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # where that user can read
+        os.chmod(folder, 0o755)
+        data = pathlib.Path(folder) / "data"
+        data.mkdir(mode=0o700)
+        plugin = build(pathlib.Path(folder), "plugin", """
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void f(void) { if (geteuid() == 0 || getegid() == 0) abort(); }""")
+        words = ("--python=", f"--plugin={plugin}", f"--data-directory={data}", "--controller=127.0.0.1:1")
+        done = doctor(*words)
+        if "opened as root, since no daemon's user is known" in done.stdout:  # else this host has a user fairway
+            assert "ends by signal 6 (Aborted); opened as root, since" in done.stdout, done.stdout
+        os.chown(data, 65534, 65534)
+        done = doctor(*words)
+        assert re.search(r"^FAIL  plugin: .* is no PJRT plugin: .*; opened as user nobody  ", done.stdout, re.M), done.stdout
 
 
 def test_daemons_of_another_version_beside_the_command_are_found(tmp_path):
