@@ -34,6 +34,9 @@ class Daemon:
         return self
 
     def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
 
@@ -50,8 +53,7 @@ class Controller(Daemon):
 
     def up(self):
         """Whether the worker's executor is there."""
-        return "1 of 1 workers up" in type_command(self.port, ["status"]).stdout or \
-            '"up": true' in type_command(self.port, ["get", "workers", "-o", "json"]).stdout
+        return '"up": true' in type_command(self.port, ["get", "workers", "-o", "json"]).stdout
 
 
 class Worker(Daemon):
