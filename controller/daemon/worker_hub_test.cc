@@ -39,44 +39,6 @@ TEST_F(WorkerHubTest, RefusesWithTheCoresText) {
   EXPECT_TRUE(executor->closed);
 }
 
-TEST_F(WorkerHubTest, TakesWorkersOfTheVersionBeforeAndSaysWhichItTook) {
-  const auto register_worker = [this](const std::string& name, uint32_t oldest, uint32_t newest) {
-    const auto far = Connect();
-    v1::ToController message;
-    message.mutable_register_worker()->set_worker(name);
-    message.mutable_register_worker()->set_protocol(oldest);
-    message.mutable_register_worker()->set_newest_protocol(newest);
-    far->Send(message);
-    Settle();
-    return far->Next().worker_registered().protocol();
-  };
-  EXPECT_EQ(register_worker("old", kLinkProtocol - 1, 0), kLinkProtocol - 1);
-  EXPECT_EQ(register_worker("same", kLinkProtocol - 1, kLinkProtocol), kLinkProtocol);
-  EXPECT_EQ(register_worker("next", kLinkProtocol, kLinkProtocol + 1), kLinkProtocol);
-}
-
-TEST_F(WorkerHubTest, RefusesProtocolsThatItDoesNotSpeakNamingBoth) {
-  for (const uint32_t other : {kLinkProtocol - 2, kLinkProtocol + 1}) {
-    for (const bool executor : {false, true}) {
-      const auto far = Connect();
-      v1::ToController message;
-      if (executor) {
-        message.mutable_register_executor()->set_protocol(other);
-      } else {
-        message.mutable_register_worker()->set_protocol(other);
-      }
-      far->Send(message);
-      Settle();
-      EXPECT_THAT(
-          far->Next().fence().reason(),
-          HasSubstr(fmt::format("link protocols {} to {}, worker '' speaks {}: upgrade the {}",
-                                kLinkProtocol - 1, kLinkProtocol, other,
-                                other < kLinkProtocol ? "worker" : "controller first")));
-      EXPECT_TRUE(far->closed);
-    }
-  }
-}
-
 TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneFrame) {
   const auto executor = ConnectExecutor("w0", 11);
   const uint64_t before = hub_->sent().messages;
