@@ -51,14 +51,17 @@ class Controller(Daemon):
         self.port, self.link_port = map(int, wait_for(
             lambda: self.said(r"clients (\d+), HTTP \d+, workers (\d+)"), "the controller's ports").groups())
 
+    def workers_up(self):
+        """How many workers' executors are there."""
+        return type_command(self.port, ["get", "workers", "-o", "json"]).stdout.count('"up": true')
+
     def up(self):
-        """Whether the worker's executor is there."""
-        return '"up": true' in type_command(self.port, ["get", "workers", "-o", "json"]).stdout
+        return self.workers_up() == 1
 
 
 class Worker(Daemon):
-    def __init__(self, folder, link_port, binaries=BIN):
-        super().__init__(folder, "fairway-worker", "--runtime=host", "--devices=4", "--name=w0", "--island=island0",
+    def __init__(self, folder, link_port, binaries=BIN, name="w0", flags=("--devices=4",)):
+        super().__init__(folder, "fairway-worker", "--runtime=host", f"--name={name}", "--island=island0", *flags,
                          f"--controller=127.0.0.1:{link_port}", binaries=binaries)
 
     def kill_executor(self, number):

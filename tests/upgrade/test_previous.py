@@ -160,6 +160,17 @@ def test_the_controller_is_upgraded_under_its_workers_and_goes_back(place, previ
     assert cluster.protocols() == [14, 13, 13]
 
 
+def test_a_gang_spans_executors_of_both_versions(previous, tmp_path):
+    """They push sums to each other. The page says that an island's workers go together; nothing breaks if not."""
+    flags = ("--devices=1", "--island-workers=2")
+    (tmp_path / "old").mkdir()
+    with Controller(tmp_path) as running, \
+            Worker(tmp_path / "old", running.link_port, previous, "old", flags), \
+            Worker(tmp_path, running.link_port, BIN, "present", flags):
+        wait_for(lambda: running.workers_up() == 2, "both workers")
+        assert "[3, 3, 3, 3, 3, 3, 3, 3]" in (made := run_program(running.port)) and "[6, 6, 6, 6]" in made
+
+
 @pytest.mark.parametrize("older", ["command line", "controller"])
 def test_the_command_line_and_a_controller_of_the_other_version_understand_each_other(older, previous, tmp_path):
     command, controller = (previous, BIN) if older == "command line" else (BIN, previous)
