@@ -70,9 +70,9 @@ TEST_F(WorkerHubTest, AnExecutorOfTheVersionBeforeIsTakenAsOne) {
     Settle();
     return far;
   };
-  const auto old = register_executor("old", 11, kLinkProtocol - 1, 0);
+  const auto old = register_executor("w0", 11, kLinkProtocol - 1, 0);
   EXPECT_EQ(old->Next().registered().protocol(), kLinkProtocol - 1);
-  const auto present = register_executor("present", 12, kLinkProtocol - 1, kLinkProtocol);
+  const auto present = register_executor("w1", 12, kLinkProtocol - 1, kLinkProtocol);
   EXPECT_EQ(present->Next().registered().protocol(), kLinkProtocol);
   EXPECT_EQ(hub_->Health().at(ExecutorId(1)).protocol, kLinkProtocol - 1);
   EXPECT_EQ(hub_->Health().at(ExecutorId(2)).protocol, kLinkProtocol);
