@@ -20,12 +20,9 @@
 #include "identity/revocations.h"
 #include "transport/link.h"
 #include "wire/limits.h"
+#include "wire/link_protocol.h"
 
 namespace fairway {
-
-// The version of link.proto, and of what executors send each other: the controller refuses others,
-// so all executors of an island have the same.
-inline constexpr uint32_t kLinkProtocol = 13;
 
 // Types of the frames of these links.
 inline constexpr uint8_t kControlFrame = 1;    // one ToController or FromController

@@ -109,6 +109,8 @@ Description DescribeWorker(const v1::GetStatusResponse& status, const v1::Execut
                 {"platform version", executor.platform_version()},
                 {"device kind", executor.device_kind()},
                 {"data port", executor.data_endpoint()},
+                {"link protocol",
+                 executor.link_protocol() == 0 ? "-" : fmt::format("{}", executor.link_protocol())},
                 {"round trip", round_trip},
                 {"commands come from", executor.log_from().empty()
                                            ? "the controller"

@@ -66,6 +66,7 @@ platform:                  cpu
 platform version:          1.2
 device kind:               host
 data port:                 10.0.0.1:4711
+link protocol:             -
 round trip:                not known yet
 commands come from:        the relay of w0
 commands not acknowledged: 9 (2.0 KiB); none acknowledged for 2.3 s
@@ -88,6 +89,7 @@ platform:                  cuda
 platform version:          -
 device kind:               H100
 data port:                 -
+link protocol:             -
 round trip:                not known yet
 commands come from:        the controller
 commands not acknowledged: 0 (0)
@@ -132,6 +134,7 @@ item:
   runtime: pjrt
   platform_version: "1.2"
   data_endpoint: "10.0.0.1:4711"
+  link_protocol: 0
 devices:
   - name: w1/0
     worker: w1

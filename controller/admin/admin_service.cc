@@ -377,6 +377,7 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
         std::chrono::duration_cast<std::chrono::microseconds>(health.round_trip).count());
     to->set_links_resumed(health.links_resumed);
     to->set_log_from(health.log_from);
+    to->set_link_protocol(health.protocol);
   }
   to->set_supervisor_connected(snapshot.supervisors.contains(from.spec.worker));
   if (const auto it = snapshot.executor_fetches.find(from.id);

@@ -21,6 +21,7 @@ struct LinkHealth {
   // From its latest acknowledged heartbeat to the answer; 0: there was none yet.
   std::chrono::nanoseconds round_trip{0};
   uint64_t links_resumed = 0;  // its connections that broke and came back in time
+  uint32_t protocol = 0;       // of the links, that the controller took for it
   std::string log_from;        // the worker whose relay sends it its log; empty: the controller
 };
 

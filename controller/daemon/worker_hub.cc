@@ -212,7 +212,7 @@ WorkerHub::Executor* WorkerHub::FindExecutor(const std::string& worker) {
   return it == executor_of_worker_.end() ? nullptr : executors_.at(it->second).get();
 }
 
-v1::FromController WorkerHub::Accepted(ExecutorId id) const {
+v1::FromController WorkerHub::Accepted(ExecutorId id, uint32_t protocol) const {
   v1::FromController reply;
   auto* const registered = reply.mutable_registered();
   registered->set_controller_incarnation(options_.controller.value);
@@ -221,17 +221,12 @@ v1::FromController WorkerHub::Accepted(ExecutorId id) const {
   registered->set_deadline_ms(options_.deadline.count());
   registered->set_data_endpoint(options_.data_endpoint);
   registered->set_link_grace_ms(options_.link_grace.count());
+  registered->set_protocol(protocol);
   return reply;
 }
 
 void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message) {
-  if (message.protocol() != kLinkProtocol) {
-    return FencePeer(
-        peer,
-        fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
-                    "version of both",
-                    kLinkProtocol, message.protocol()));
-  }
+  if (!Agree(peer, message.protocol(), message.newest_protocol(), message.spec().worker())) return;
   const auto spec = ExecutorSpecFromProto(message.spec());
   if (!spec.ok()) return FencePeer(peer, Text(spec.status()));
   if (Executor* old = FindExecutor(spec->worker);
@@ -272,6 +267,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   executor->spec = *spec;
   executor->host = message.host();
   executor->pid = message.pid();
+  executor->protocol = peer.protocol;
   executor->peer = peer.number;
   executor->link_cause.clear();
   executor->refused.clear();
@@ -286,7 +282,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   if (const auto it = supervisors_.find(spec->worker); it != supervisors_.end())
     it->second->belongs = true;
 
-  Reply(peer, Accepted(*id));
+  Reply(peer, Accepted(*id, executor->protocol));
   TellRevocations(peer);
   std::unique_ptr<Island>& island = islands_[spec->island];
   if (island == nullptr) {
@@ -304,13 +300,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
 }
 
 void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) {
-  if (message.protocol() != kLinkProtocol) {
-    return FencePeer(
-        peer,
-        fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
-                    "version of both",
-                    kLinkProtocol, message.protocol()));
-  }
+  if (!Agree(peer, message.protocol(), message.newest_protocol(), message.worker())) return;
   if (message.worker().empty()) return FencePeer(peer, "a worker needs a name");
   if (const auto it = supervisors_.find(message.worker()); it != supervisors_.end()) {
     const Supervisor& old = *it->second;
@@ -346,12 +336,7 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   peer.link->LimitFrames(kMaxFrameBytes);
   peer.worker = message.worker();
 
-  v1::FromController reply;
-  auto* const registered = reply.mutable_worker_registered();
-  registered->set_controller_incarnation(options_.controller.value);
-  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
-  registered->set_deadline_ms(options_.deadline.count());
-  Reply(peer, reply);
+  ReplyRegistered(peer);
   spdlog::info("worker {} is connected: {}, host {}, pid {}{}", message.worker(), message.island(),
                message.host(), message.pid(), message.has_compiler() ? ", with a compiler" : "");
 }

@@ -191,7 +191,12 @@ class WorkerHub {
   void CountTransfer(const std::string& from, const std::string& to, uint64_t bytes);
   void OnReport(Peer& peer, const v1::Report& report);
   // What a new executor is told of its registration.
-  v1::FromController Accepted(ExecutorId id) const;
+  v1::FromController Accepted(ExecutorId id, uint32_t protocol) const;
+  // The same for a supervisor or a relay.
+  void ReplyRegistered(Peer& peer);
+  // Takes the version that is spoken on the link. Returns whether there is one; if not, the peer is
+  // fenced.
+  bool Agree(Peer& peer, uint32_t oldest, uint32_t newest, const std::string& worker);
   // Reports are kept by their executor until it hears that they have come.
   void AcknowledgeReport(Peer& peer, size_t bytes);
   void OnLogReport(Peer& peer, const Frame& frame);

@@ -214,6 +214,7 @@ std::map<ExecutorId, LinkHealth> WorkerHub::Health() const {
     if (executor->island != nullptr) health = executor->island->links.Health(id, now_());
     health.round_trip = executor->round_trip;
     health.links_resumed = executor->links_resumed;
+    health.protocol = executor->protocol;
   }
   for (const auto& [name, island] : islands_) {
     for (const TreePlan::Relay& relay : island->links.plan().relays) {
@@ -225,6 +226,27 @@ std::map<ExecutorId, LinkHealth> WorkerHub::Health() const {
     }
   }
   return out;
+}
+
+bool WorkerHub::Agree(Peer& peer, uint32_t oldest, uint32_t newest, const std::string& worker) {
+  const absl::StatusOr<uint32_t> agreed =
+      AgreeOnLinkProtocol(oldest, newest, fmt::format("worker '{}'", BoundedText(worker, 200)));
+  if (agreed.ok()) {
+    peer.protocol = *agreed;
+  } else {
+    FencePeer(peer, Text(agreed.status()));
+  }
+  return agreed.ok();
+}
+
+void WorkerHub::ReplyRegistered(Peer& peer) {
+  v1::FromController reply;
+  auto* const registered = reply.mutable_worker_registered();
+  registered->set_controller_incarnation(options_.controller.value);
+  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
+  registered->set_deadline_ms(options_.deadline.count());
+  registered->set_protocol(peer.protocol);
+  Reply(peer, reply);
 }
 
 void WorkerHub::OnPulse(Peer& peer, const v1::Pulse& pulse) {

@@ -23,7 +23,8 @@ struct WorkerHub::Peer {
   Clock::time_point heard;
   std::string worker;
   ExecutorId executor;
-  bool stalled = false;  // its silence has been logged
+  uint32_t protocol = 0;  // that is spoken; 0: it has not registered, or is a pulse or a renewal
+  bool stalled = false;   // its silence has been logged
 };
 
 // A worker's executor over all its incarnations.
@@ -40,6 +41,7 @@ struct WorkerHub::Executor {
   ExecutorSpec spec;
   std::string host;
   int64_t pid = 0;
+  uint32_t protocol = 0;  // of the links: gates what it does not know
   uint64_t peer = 0;
   Island* island = nullptr;
   Clock::time_point cause_due;

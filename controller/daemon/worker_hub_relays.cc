@@ -13,11 +13,7 @@
 namespace fairway {
 
 void WorkerHub::OnRegisterRelay(Peer& peer, const v1::RegisterRelay& message) {
-  if (message.protocol() != kLinkProtocol)
-    return FencePeer(
-        peer,
-        fmt::format("this controller speaks link protocol {}, the relay of worker {} speaks {}",
-                    kLinkProtocol, message.worker(), message.protocol()));
+  if (!Agree(peer, message.protocol(), message.newest_protocol(), message.worker())) return;
   if (message.worker().empty() || !SplitHostPort(message.endpoint()).ok())
     return FencePeer(peer, "a relay needs the name of a worker, and the host:port of its own port");
   if (const auto it = relays_.find(message.worker()); it != relays_.end()) {
@@ -40,12 +36,7 @@ void WorkerHub::OnRegisterRelay(Peer& peer, const v1::RegisterRelay& message) {
   peer.role = Role::kRelay;
   peer.link->LimitFrames(kMaxLogReportBytes);
   peer.worker = message.worker();
-  v1::FromController reply;
-  auto* const registered = reply.mutable_worker_registered();
-  registered->set_controller_incarnation(options_.controller.value);
-  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
-  registered->set_deadline_ms(options_.deadline.count());
-  Reply(peer, reply);
+  ReplyRegistered(peer);
   TellRevocations(peer);
   spdlog::info("the relay of worker {} is connected: {}, host {}, pid {}", message.worker(),
                message.endpoint(), message.host(), message.pid());

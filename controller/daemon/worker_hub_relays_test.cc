@@ -95,7 +95,7 @@ TEST_F(RelayHubTest, ItsSuccessorTakesItsPlaceAndNobodyElseDoes) {
   EXPECT_EQ(ParentOf(0), "h:2");
   auto bad = ConnectRelay("w1", 7, "h", "no port");
   EXPECT_THAT(bad->Next().fence().reason(), HasSubstr("a relay needs"));
-  auto old = ConnectRelay("w1", 7, "h", "h:3", kLinkProtocol - 1);
+  auto old = ConnectRelay("w1", 7, "h", "h:3", kLinkProtocol - 2);
   EXPECT_THAT(old->Next().fence().reason(), HasSubstr("link protocol"));
   // What makes no sense of it ends its link, and no executor.
   next->SendLogReport("\xff");

@@ -39,26 +39,6 @@ TEST_F(WorkerHubTest, RefusesWithTheCoresText) {
   EXPECT_TRUE(executor->closed);
 }
 
-// So executors that speak with each other are of one version.
-TEST_F(WorkerHubTest, RefusesOlderAndNewerProtocolsNamingBoth) {
-  for (const uint32_t other : {kLinkProtocol - 1, kLinkProtocol + 1}) {
-    for (const bool executor : {false, true}) {
-      const auto far = Connect();
-      v1::ToController message;
-      if (executor) {
-        message.mutable_register_executor()->set_protocol(other);
-      } else {
-        message.mutable_register_worker()->set_protocol(other);
-      }
-      far->Send(message);
-      Settle();
-      EXPECT_THAT(far->Next().fence().reason(),
-                  HasSubstr(fmt::format("link protocol {}, the worker {}:", kLinkProtocol, other)));
-      EXPECT_TRUE(far->closed);
-    }
-  }
-}
-
 TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneFrame) {
   const auto executor = ConnectExecutor("w0", 11);
   const uint64_t before = hub_->sent().messages;

@@ -216,18 +216,18 @@ class Operator:
 
 
 def make_package(folder, name="fairway-0.1.0-linux-x86_64.tar.gz", extra="", beside=None,
-                 programs=None):
+                 programs=None, binaries=BIN):
     """A tarball as `./dev package tarball` makes it, of the programs that were built. `extra` makes it another one;
     `beside`: the folder of one that was made before. `programs`: texts of programs that it has instead of those.
     With FAIRWAY_TEST_TARBALL that one is taken where nothing is asked for."""
     made = os.environ.get("FAIRWAY_TEST_TARBALL")
-    if made and not extra and not programs:
+    if made and not extra and not programs and binaries == BIN:
         return pathlib.Path(shutil.copy(made, folder / name))
     tree = (beside or folder) / "tree" / "fairway-0.1.0"
     if not tree.exists():
         (tree / "bin").mkdir(parents=True)
         for program in ("fairway", "fairway-controller", "fairway-worker"):
-            subprocess.run(["strip", "-o", tree / "bin" / program, BIN / program], check=True)
+            subprocess.run(["strip", "-o", tree / "bin" / program, binaries / program], check=True)
         shutil.copytree(ROOT / "deploy" / "systemd", tree / "share" / "fairway" / "systemd")
     for program, text in (programs or {}).items():
         (tree / "bin" / program).write_text(text)

@@ -60,7 +60,8 @@ TEST_F(WorkerLifecycle, RegistersWithWhatItIs) {
   EXPECT_EQ(executor->spec.num_devices, 4);
   EXPECT_EQ(executor->spec.device_memory, 1 << 20);
   EXPECT_EQ(executor->spec.gang_inputs, ArrivalRule::kReady);
-  EXPECT_EQ(executor->registration.protocol(), kLinkProtocol);
+  EXPECT_EQ(executor->registration.protocol(), kOldestLinkProtocol);
+  EXPECT_EQ(executor->registration.newest_protocol(), kLinkProtocol);
   EXPECT_FALSE(executor->registration.stablehlo_current().empty());
   EXPECT_EQ(supervisor->registration.pid(), worker.pid());
   EXPECT_TRUE(supervisor->registration.has_compiler());

@@ -109,7 +109,7 @@ void Host::Dial() {
     link_->Open();
     v1::ToController message;
     v1::RegisterWorker* const registration = message.mutable_register_worker();
-    registration->set_protocol(kLinkProtocol);
+    SayLinkProtocols(registration);
     registration->set_worker(worker());
     registration->set_island(island());
     registration->set_incarnation(static_cast<uint64_t>(pid_));

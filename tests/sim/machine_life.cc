@@ -183,7 +183,7 @@ void Machine::Connect() {
     wire_->Open();
     v1::ToController message;
     v1::RegisterExecutor* const registration = message.mutable_register_executor();
-    registration->set_protocol(kLinkProtocol);
+    SayLinkProtocols(registration);
     registration->set_host("host of " + worker_);
     registration->set_pid(pid_);
     ToProto(Spec(), registration->mutable_spec());
@@ -199,7 +199,7 @@ void Machine::Redial() {
     wire_ = std::make_shared<Wire>(world_, *host_, this);
     wire_->Open();
     v1::ToController message;
-    *message.mutable_resume_executor() = registration_->Resume(kLinkProtocol, incarnation_);
+    *message.mutable_resume_executor() = registration_->Resume(incarnation_);
     const LogNumber applied = message.resume_executor().applied();
     const bool was_behind = behind_;
     message.mutable_resume_executor()->set_applied(Claim(applied));

@@ -82,7 +82,7 @@ void RelayHost::Dial() {
       wire_->Open();
       v1::ToController message;
       v1::RegisterRelay* const registration = message.mutable_register_relay();
-      registration->set_protocol(kLinkProtocol);
+      SayLinkProtocols(registration);
       registration->set_worker(host_.worker());
       registration->set_incarnation((uint64_t{1} << 40) + static_cast<uint64_t>(pid_));
       registration->set_endpoint(host_.worker() + ":1");

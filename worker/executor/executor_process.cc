@@ -84,8 +84,7 @@ void ExecutorProcess::OnOpen() {
   if (draining_ || exit_code_.has_value()) return;
   if (registration_.cut()) {
     v1::ToController message;
-    *message.mutable_resume_executor() =
-        registration_.Resume(kLinkProtocol, session_->incarnation());
+    *message.mutable_resume_executor() = registration_.Resume(session_->incarnation());
     return link_.Send(message);
   }
   if (absl::Status status = Register(); !status.ok()) {
@@ -136,7 +135,7 @@ absl::Status ExecutorProcess::Register() {
   spec.data_key = session_->data_key();
   v1::ToController message;
   v1::RegisterExecutor* to = message.mutable_register_executor();
-  to->set_protocol(kLinkProtocol);
+  SayLinkProtocols(to);
   ToProto(spec, to->mutable_spec());
   to->set_host(HostName());
   to->set_pid(::getpid());

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/planted.h"
+#include "wire/link_protocol.h"
 
 namespace fairway {
 namespace {
@@ -22,6 +23,7 @@ uint64_t Registration::Ask() {
 absl::Status Registration::Accepted(const v1::Registered& terms) {
   if (phase_ != Phase::kAsked)
     return absl::FailedPreconditionError("the controller registered this executor twice");
+  FAIRWAY_ASSIGN_OR_RETURN(protocol_, TakenLinkProtocol(terms.protocol()));
   phase_ = Phase::kHeld;
   self_ = terms.executor();
   controller_ = terms.controller_incarnation();
@@ -45,10 +47,10 @@ bool Registration::GraceOver(Time now) {
   return true;
 }
 
-v1::ResumeExecutor Registration::Resume(uint32_t protocol, Incarnation incarnation) {
+v1::ResumeExecutor Registration::Resume(Incarnation incarnation) {
   phase_ = Phase::kResuming;
   v1::ResumeExecutor out;
-  out.set_protocol(protocol);
+  out.set_protocol(protocol_);
   out.set_controller_incarnation(controller_);
   out.set_executor(self_);
   out.set_incarnation(incarnation.value);

@@ -51,8 +51,8 @@ class Registration {
   // A link is open. Returns the highest launch id that the process has seen, which the executor
   // says when it registers (rule L1).
   uint64_t Ask();
-  // The controller has accepted it. FAILED_PRECONDITION: it was not asked to; the caller ends the
-  // link.
+  // The controller has accepted it. FAILED_PRECONDITION: it was not asked to, or took a version
+  // that it was not offered; the caller ends the link.
   absl::Status Accepted(const v1::Registered& terms);
 
   // Returns the new commands of a frame of the log, which the caller carries out at once, in this
@@ -90,7 +90,7 @@ class Registration {
   // Returns whether the registration is over because there is no connection yet.
   bool GraceOver(Time now);
   // There is a connection again. Returns what the executor says on it.
-  v1::ResumeExecutor Resume(uint32_t protocol, Incarnation incarnation);
+  v1::ResumeExecutor Resume(Incarnation incarnation);
   // The controller goes on. Returns the messages that it has not taken, to be sent at once, in this
   // order. FAILED_PRECONDITION, INVALID_ARGUMENT: it cannot be so; the caller ends the link.
   absl::StatusOr<std::vector<Frame>> Resumed(const v1::Resumed& resumed);
@@ -112,6 +112,7 @@ class Registration {
   uint64_t tree_ = 0;   // the version in which relay_ is its parent; 0: it has heard of none
   uint32_t self_ = 0;
   uint64_t controller_ = 0;  // its incarnation
+  uint32_t protocol_ = 0;    // that the controller took
   std::chrono::milliseconds grace_{0};
   Time cut_at_{0};
   uint64_t highest_launch_id_ = 0;  // of all registrations of this process

@@ -98,9 +98,9 @@ TEST(RegistrationTest, ARegistrationGoesOnWhereItWasOnTheNextConnection) {
   EXPECT_EQ(registration.Keep(Message("b")).id, 2u);
   EXPECT_THAT(registration.LogReport(With::kHeartbeat), IsEmpty()) << "nobody would get it";
 
-  const v1::ResumeExecutor said = registration.Resume(9, Incarnation(11));
+  const v1::ResumeExecutor said = registration.Resume(Incarnation(11));
   EXPECT_EQ(said.ShortDebugString(),
-            "protocol: 9 controller_incarnation: 77 executor: 3 incarnation: 11 version: 1 "
+            "protocol: 13 controller_incarnation: 77 executor: 3 incarnation: 11 version: 1 "
             "applied: 2");
   v1::Resumed resumed;
   resumed.set_taken(1);
@@ -132,7 +132,7 @@ TEST(RegistrationTest, AControllerThatHasYetToAnswerIsWaitedForWhileItsConnectio
   registration.Ask();
   ASSERT_TRUE(registration.Accepted(Terms()).ok());
   EXPECT_TRUE(registration.Cut(seconds(10)));
-  registration.Resume(9, Incarnation(11));
+  registration.Resume(Incarnation(11));
   EXPECT_FALSE(registration.GraceOver(seconds(20)));
   EXPECT_FALSE(registration.Cut(seconds(20))) << "the grace began when it was cut first";
   EXPECT_TRUE(registration.ending());
@@ -157,7 +157,7 @@ TEST(RegistrationTest, NobodyResumesWhatWasNotCutOrMoreThanWasSaid) {
   ASSERT_TRUE(registration.Accepted(Terms()).ok());
   EXPECT_EQ(registration.Resumed({}).status().code(), absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(registration.Cut(seconds(1)));
-  registration.Resume(9, Incarnation(11));
+  registration.Resume(Incarnation(11));
   v1::Resumed resumed;
   resumed.set_taken(1);
   EXPECT_EQ(registration.Resumed(resumed).status().code(), absl::StatusCode::kInvalidArgument);
@@ -208,7 +208,7 @@ TEST(RegistrationTest, ALinkToARelayOutlivesTheConnectionToTheController) {
   ASSERT_TRUE(registration.Cut(seconds(1)));
   EXPECT_TRUE(registration.Take(frame, /*relay=*/true).ok());
   EXPECT_NE(registration.LogReport(CommandInbox::With::kHeartbeat), "");
-  registration.Resume(9, Incarnation(11));
+  registration.Resume(Incarnation(11));
   EXPECT_TRUE(registration.Take(frame, /*relay=*/true).ok());
   registration.End();
   EXPECT_FALSE(registration.Take(frame, /*relay=*/true).ok());

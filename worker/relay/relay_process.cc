@@ -93,7 +93,7 @@ void RelayProcess::Tick() {
 void RelayProcess::Register() {
   v1::ToController message;
   v1::RegisterRelay* const to = message.mutable_register_relay();
-  to->set_protocol(kLinkProtocol);
+  SayLinkProtocols(to);
   to->set_worker(config_.worker);
   to->set_incarnation(incarnation_.value);
   to->set_endpoint(endpoint_);
@@ -105,6 +105,9 @@ void RelayProcess::Register() {
 void RelayProcess::OnMessage(const v1::FromController& message) {
   switch (message.message_case()) {
     case v1::FromController::kWorkerRegistered:
+      if (const auto protocol = TakenLinkProtocol(message.worker_registered().protocol());
+          !protocol.ok())
+        return link_.End(Text(protocol.status()));
       return link_.StartHeartbeats(message.worker_registered().heartbeat_interval_ms(),
                                    message.worker_registered().deadline_ms());
     case v1::FromController::kRelayTask:

@@ -199,7 +199,7 @@ void Supervisor::Register() {
   if (exit_code_.has_value()) return;
   v1::ToController message;
   v1::RegisterWorker* to = message.mutable_register_worker();
-  to->set_protocol(kLinkProtocol);
+  SayLinkProtocols(to);
   to->set_worker(config_.worker);
   to->set_island(config_.island);
   to->set_incarnation(incarnation_.value);
@@ -237,9 +237,11 @@ void Supervisor::OnMessage(v1::FromController message) {
 }
 
 void Supervisor::OnRegistered(const v1::WorkerRegistered& registered) {
+  const absl::StatusOr<uint32_t> protocol = TakenLinkProtocol(registered.protocol());
+  if (!protocol.ok()) return link_.End(Text(protocol.status()));
   registered_ = true;
-  spdlog::info("worker {} of {} is connected to {}", config_.worker, config_.island,
-               config_.controller);
+  spdlog::info("worker {} of {} is connected to {}, by link protocol {}", config_.worker,
+               config_.island, config_.controller, *protocol);
   SendDeaths();
   pulse_.Start();
   link_.StartHeartbeats(registered.heartbeat_interval_ms(), registered.deadline_ms());
