@@ -13,8 +13,10 @@ import re
 import shlex
 import shutil
 import socket
+import ssl
 import subprocess
 import time
+import urllib.request
 
 import pytest
 import yaml
@@ -118,12 +120,13 @@ def run_job(folder, secrets):
 
 def environment_of(container, pod, folder):
     """What Kubernetes gives a container of that pod."""
-    known = {"metadata.name": pod, "status.podIP": "127.0.0.1"}
+    known = {"metadata.name": pod, "status.podIP": "127.0.0.1", "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']": "0",
+             "metadata.annotations['batch.kubernetes.io/job-completion-index']": "0"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRWAY_")}
     environment |= IMAGES.get(pathlib.PurePosixPath(container["command"][0]).name, {})
     for one in container.get("env", []):
-        environment[one["name"]] = (moved(one["value"], folder) if "value" in one
-                                    else known[one["valueFrom"]["fieldRef"]["fieldPath"]])
+        given = one["value"] if "value" in one else known[one["valueFrom"]["fieldRef"]["fieldPath"]]
+        environment[one["name"]] = moved(re.sub(r"\$\((\w+)\)", lambda name: environment[name[1]], given), folder)
     return environment
 
 
@@ -196,8 +199,9 @@ def test_the_daemons_take_all_settings_and_flags_that_are_rendered(values, secre
         path.write_bytes(base64.b64decode(content))
         path.chmod(0o600)
     settings = chart.of_kind(values, "ConfigMap")
-    for name, one in chart.of_kind(values, "StatefulSet").items():
-        [container] = one["spec"]["template"]["spec"]["containers"]
+    for _, pod in chart.daemons(values):
+        [container] = pod["spec"]["containers"]
+        name = next(volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if volume["name"] == "settings")
         environment = environment_of(container, "fw-fairway-island0-0", tmp_path)
         words = [moved(word, tmp_path) for word in [*container["command"], *container["args"]]]
         [(file, text)] = settings[name]["data"].items()
@@ -247,13 +251,26 @@ def cluster(values, secrets, folder):
     worker = Pod(values, f"{start}-island0", folder / "worker", secrets, f"{start}-island0-0")
     done = shell(controller.step("data")["command"], controller.folder)
     assert done.returncode == 0, done.stderr
-    grpc, http, link, data = free_ports(4)
+    grpc, http, link, data, health = free_ports(5)
     here = controller.command("controller", "--bind=127.0.0.1", f"--port={grpc}", f"--http-port={http}",
                               f"--link-port={link}", f"--data-port={data}")
-    there = worker.command("worker", f"--controller=127.0.0.1:{link}", "--data-bind=127.0.0.1:0")
+    there = worker.command("worker", f"--controller=127.0.0.1:{link}", "--data-bind=127.0.0.1:0", f"--http-bind=127.0.0.1:{health}")
     with controller.sidecar(), worker.sidecar(), started(here["args"], folder / "controller.log", env=here["env"]), \
             started(there["args"], folder / "worker.log", env=there["env"]):
+        wait_for(lambda: is_ready(worker, health), f"the readiness probe; see {folder}")
         yield controller, worker, grpc
+
+
+def is_ready(worker, port):
+    """What a kubelet asks, which looks at no certificate."""
+    probe = worker.step("worker")["readinessProbe"]["httpGet"]
+    assert probe["port"] == "health"
+    try:
+        with urllib.request.urlopen(f"{probe['scheme'].lower()}://127.0.0.1:{port}{probe['path']}", timeout=10,
+                                    context=ssl._create_unverified_context()) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
 
 
 def status(port, ca, token):

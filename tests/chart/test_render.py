@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 import chart
+import crds
 
 OLDEST = "1.29"  # kubeVersion of Chart.yaml
 # Of operators, whose schemas Kubernetes has not got.
-CUSTOM_KINDS = {"Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"}
+CUSTOM_KINDS = {"Certificate", "Issuer", "PrometheusRule", "ServiceMonitor", *crds.KINDS}
 each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
 
 
@@ -49,6 +50,25 @@ def test_the_schemas_refuse_an_unknown_field_and_a_wrong_type():
         one["spec"].update(change)
         with pytest.raises(kubernetes_validate.ValidationError):
             kubernetes_validate.validate(one, chart.NEWEST, strict=True)
+
+
+def test_each_leader_worker_set_and_job_set_fits_the_schema_of_its_crd():
+    kinds = []
+    for values in chart.VALUES:
+        for one in chart.objects(values):
+            if one["kind"] in crds.KINDS:
+                assert crds.errors(one) == []
+                kinds.append(one["kind"])
+    assert set(kinds) == crds.KINDS
+
+
+@pytest.mark.parametrize("kind", sorted(crds.KINDS))
+def test_the_schemas_of_crds_refuse_an_unknown_field_and_a_wrong_type_in_a_pod(kind):
+    whole = json.dumps(next(iter(chart.of_kind(chart.HERE / "values" / "operators.yaml", kind).values())))
+    for change in ({"restartPolici": "Always"}, {"terminationGracePeriodSeconds": "1"}):
+        one = json.loads(whole)
+        chart.template(one)["spec"].update(change)
+        assert any(next(iter(change)) in error for error in crds.errors(one))
 
 
 def test_the_chart_asks_for_the_oldest_kubernetes_that_is_looked_at():
