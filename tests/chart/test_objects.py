@@ -37,15 +37,14 @@ def test_each_pod_is_as_restricted_pod_security_wants_it(values):
 
 
 @each
-def test_no_container_has_a_token_of_the_api_but_kubectl(values):
+def test_no_container_has_a_token_of_the_api_but_those_that_use_kubectl(values):
     for _, pod in chart.pods(values):
         assert pod["automountServiceAccountToken"] is False
         tokens = {volume["name"] for volume in pod.get("volumes", []) for source in volume.get("projected", {}).get("sources", [])
                   if "serviceAccountToken" in source}
         have = [one["name"] for one in chart.containers(pod)
                 if tokens & {mount["name"] for mount in one.get("volumeMounts", [])}]
-        assert have in ([], ["apply-once", "apply-manifests"]) or all(one["image"].partition(":")[0].endswith("kubectl")
-                                                                       for one in chart.containers(pod))
+        assert have in ([], ["apply-once", "apply-manifests"], ["roll"])
 
 
 @each
@@ -169,16 +168,32 @@ def test_the_job_that_rolls_islands_may_delete_their_pods_alone_and_knows_which_
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
                              {"apiGroups": [""], "resources": ["pods"], "resourceNames": workers, "verbs": ["get", "watch", "delete"]}]
     (job,) = [one for name, one in chart.of_kind(values, "Job").items() if name.endswith("-roll")]
-    steps = [one["args"] for one in job["spec"]["template"]["spec"]["initContainers"]]
-    islands = [one["spec"]["template"]["metadata"]["labels"] for one in chart.of_kind(values, "StatefulSet").values()
-               if "fairway/island" in one["metadata"]["labels"]]
-    for number, labels in enumerate(islands):
-        delete, create, ready = steps[3 * number : 3 * number + 3]
-        assert delete[:2] == ["delete", "pods"] and delete[2].endswith(
-            f"fairway/island={labels['fairway/island']},fairway/revision!={labels['fairway/revision']}")
-        assert create[:2] == ["wait", "--for=create"] and ready[:2] == ["wait", "--for=condition=Ready"]
-    assert len(steps) == 3 * len(islands)
+    pod = job["spec"]["template"]["spec"]
+    [roll] = pod["containers"]
+    given = {one["name"]: one["value"] for one in roll["env"]}
+    islands = [(one["metadata"]["name"], one["spec"]["template"]["metadata"]["labels"], one["spec"]["replicas"])
+               for one in chart.of_kind(values, "StatefulSet").values() if "fairway/island" in one["metadata"]["labels"]]
+    assert given["ISLANDS"].split("\n") == [
+        f"{labels['fairway/island']} {labels['fairway/revision']} {name} {workers}" for name, labels, workers in islands]
+    assert given["AT_LIMIT"] == "delete" and given["DRAIN_SECONDS"] == "600"
+    assert job["spec"]["activeDeadlineSeconds"] == len(islands) * (1200 + 600)
+    # The code of files/roll.sh for an island that is held.
+    [rule] = job["spec"]["podFailurePolicy"]["rules"]
+    assert rule == {"action": "FailJob", "onExitCodes": {"containerName": roll["name"], "operator": "In", "values": [3]}}
+    # Of the token's Secret it sees the token alone, and may be without: the first step says so.
+    [token] = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "token"]
+    assert token == {"secretName": "our-admin", "optional": True, "items": [{"key": "admin.token", "path": "admin.token"}]}
     assert not [name for path in chart.VALUES if path not in (values, OPERATORS) for name in chart.of_kind(path, "Job") if name.endswith("-roll")], "only if asked for"
+
+
+def test_a_job_that_rolls_and_does_not_drain_has_no_token_and_reaches_no_controller(tmp_path):
+    path = tmp_path / "values.yaml"
+    path.write_text("{rollIslands: true, rollDrain: {limitSeconds: 0}}", encoding="utf-8")
+    made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(chart.render(path).stdout) if one}
+    pod = made["Job", "fw-fairway-roll"]["spec"]["template"]["spec"]
+    assert {volume["name"] for volume in pod["volumes"]} == {"scratch", "programs", "scripts", "api"}
+    assert ("NetworkPolicy", "fw-fairway-roll") not in made
+    assert "component: roll" not in str(made["NetworkPolicy", "fw-fairway-controller"])
 
 
 def test_a_rollback_makes_certificates_too():
