@@ -254,6 +254,12 @@ def test_the_alerts_are_those_of_the_one_file_of_rules():
     assert len(rules["spec"]["groups"][0]["rules"]) >= 8
 
 
+def test_the_runbooks_are_where_the_values_say():
+    [rules] = chart.of_kind(chart.HERE / "values" / "everything.yaml", "PrometheusRule").values()
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        assert rule["annotations"]["runbook_url"] == f"https://wiki.example/fairway/alerts.md#{rule['alert'].lower()}"
+
+
 def test_the_dashboard_asks_for_metrics_that_there_are():
     shown = chart.of_kind(chart.HERE / "values" / "islands.yaml", "ConfigMap")["fw-fairway-dashboard"]
     panels = json.loads(shown["data"]["fairway.json"])["panels"]

@@ -60,6 +60,7 @@ WRONG = [
     ("networkPolicy: {clients: [{}]}", "at '/networkPolicy/clients/0': minProperties: got 0, want 1"),
     ("networkPolicy: {clients: [{cidr: 10.0.0.0/8}]}", "at '/networkPolicy/clients/0': additional properties 'cidr' not allowed"),
     ("monitoring: {serviceMonitor: 'yes'}", "at '/monitoring/serviceMonitor': got string, want boolean"),
+    ("monitoring: {runbooks: https://wiki.example}", "at '/monitoring/runbooks': 'https://wiki.example' does not match"),
     ("{tls: {mode: existing}, monitoring: {serviceMonitor: true}}", "monitoring.tokenSecret: a ServiceMonitor needs a viewer's token to read metrics"),
 ]
 
