@@ -56,12 +56,11 @@ class Prometheus:
     def wait_until_it_reads(self):
         self.wait_for("FairwayControllerRestarted")
 
-    def wait_for(self, name, meanwhile=lambda: None, seconds=240):
+    def wait_for(self, name, seconds=240):
         """The labels of the alert, once it fires."""
         end = time.monotonic() + seconds
         while (name, "firing") not in (alerts := self.alerts()):
             assert time.monotonic() < end and self.process.poll() is None, f"waited {seconds} s for {name}: {alerts}"
-            meanwhile()
             time.sleep(0.5)
         return alerts[name, "firing"]
 
