@@ -21,7 +21,7 @@ DEPLOY = ROOT / "deploy"
 UNITS = ("fairway-controller.service", "fairway-worker.service")
 SETTINGS = ("controller.toml", "worker.toml")
 SCRIPTS = ("postinst", "prerm", "postrm")
-PAGES = ("install.md", "metrics.md", "settings.md")
+PAGES = ("alerts.md", "install.md", "metrics.md", "settings.md")
 REVISION = "1"
 THIRD_PARTY = """\
 Code of the headers and static libraries of these Debian packages is in the programs of this package.

@@ -41,13 +41,30 @@ def of_kind(values, kind):
     return {one["metadata"]["name"]: one for one in objects(values) if one["kind"] == kind}
 
 
+def template(one):
+    """The pods that an object makes, as {metadata, spec}, or None."""
+    if one["kind"] in ("StatefulSet", "Job"):
+        return one["spec"]["template"]
+    if one["kind"] == "LeaderWorkerSet":
+        return one["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    if one["kind"] == "JobSet":
+        [job] = one["spec"]["replicatedJobs"]
+        return job["template"]["spec"]["template"]
+    return one if one["kind"] == "Pod" else None
+
+
 def pods(values):
     """(owner, pod spec) of all pods that the objects make."""
     for one in objects(values):
-        if one["kind"] in ("StatefulSet", "Job"):
-            yield one, one["spec"]["template"]["spec"]
-        elif one["kind"] == "Pod":
-            yield one, one["spec"]
+        if template(one):
+            yield one, template(one)["spec"]
+
+
+def daemons(values):
+    """(owner, pod) of the controller and of each island, whatever keeps its pods."""
+    for one in objects(values):
+        if one["kind"] in ("StatefulSet", "LeaderWorkerSet", "JobSet"):
+            yield one, template(one)
 
 
 def containers(pod):

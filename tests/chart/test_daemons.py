@@ -13,8 +13,10 @@ import re
 import shlex
 import shutil
 import socket
+import ssl
 import subprocess
 import time
+import urllib.request
 
 import pytest
 import yaml
@@ -27,7 +29,7 @@ MINIMAL, EXISTING = (chart.HERE / "values" / name for name in ("minimal.yaml", "
 # What the images have in their environment, which counts before settings files.
 PLUGIN = next((chart.ROOT / ".venv").glob("lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"))
 IMAGES = {"fairway-controller": {"FAIRWAY_SPOOL_DIRECTORY": "/var/lib/fairway"}, "fairway-worker": {"FAIRWAY_PJRT_PLUGIN": str(PLUGIN)}}
-PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:scratch|ca|admin|token|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
+PATHS = re.compile(r"(?<![\w.$/-])/(?=(?:scratch|programs|ca|admin|token|secrets|run/fairway|var/lib/fairway|etc/fairway|scripts|tmp|opt)\b)")
 each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
 
 
@@ -118,12 +120,13 @@ def run_job(folder, secrets):
 
 def environment_of(container, pod, folder):
     """What Kubernetes gives a container of that pod."""
-    known = {"metadata.name": pod, "status.podIP": "127.0.0.1"}
+    known = {"metadata.name": pod, "status.podIP": "127.0.0.1", "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']": "0",
+             "metadata.annotations['batch.kubernetes.io/job-completion-index']": "0"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRWAY_")}
     environment |= IMAGES.get(pathlib.PurePosixPath(container["command"][0]).name, {})
     for one in container.get("env", []):
-        environment[one["name"]] = (moved(one["value"], folder) if "value" in one
-                                    else known[one["valueFrom"]["fieldRef"]["fieldPath"]])
+        given = one["value"] if "value" in one else known[one["valueFrom"]["fieldRef"]["fieldPath"]]
+        environment[one["name"]] = moved(re.sub(r"\$\((\w+)\)", lambda name: environment[name[1]], given), folder)
     return environment
 
 
@@ -196,8 +199,9 @@ def test_the_daemons_take_all_settings_and_flags_that_are_rendered(values, secre
         path.write_bytes(base64.b64decode(content))
         path.chmod(0o600)
     settings = chart.of_kind(values, "ConfigMap")
-    for name, one in chart.of_kind(values, "StatefulSet").items():
-        [container] = one["spec"]["template"]["spec"]["containers"]
+    for _, pod in chart.daemons(values):
+        [container] = pod["spec"]["containers"]
+        name = next(volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if volume["name"] == "settings")
         environment = environment_of(container, "fw-fairway-island0-0", tmp_path)
         words = [moved(word, tmp_path) for word in [*container["command"], *container["args"]]]
         [(file, text)] = settings[name]["data"].items()
@@ -247,13 +251,26 @@ def cluster(values, secrets, folder):
     worker = Pod(values, f"{start}-island0", folder / "worker", secrets, f"{start}-island0-0")
     done = shell(controller.step("data")["command"], controller.folder)
     assert done.returncode == 0, done.stderr
-    grpc, http, link, data = free_ports(4)
+    grpc, http, link, data, health = free_ports(5)
     here = controller.command("controller", "--bind=127.0.0.1", f"--port={grpc}", f"--http-port={http}",
                               f"--link-port={link}", f"--data-port={data}")
-    there = worker.command("worker", f"--controller=127.0.0.1:{link}", "--data-bind=127.0.0.1:0")
+    there = worker.command("worker", f"--controller=127.0.0.1:{link}", "--data-bind=127.0.0.1:0", f"--http-bind=127.0.0.1:{health}")
     with controller.sidecar(), worker.sidecar(), started(here["args"], folder / "controller.log", env=here["env"]), \
             started(there["args"], folder / "worker.log", env=there["env"]):
+        wait_for(lambda: is_ready(worker, health), f"the readiness probe; see {folder}")
         yield controller, worker, grpc
+
+
+def is_ready(worker, port):
+    """What a kubelet asks, which looks at no certificate."""
+    probe = worker.step("worker")["readinessProbe"]["httpGet"]
+    assert probe["port"] == "health"
+    try:
+        with urllib.request.urlopen(f"{probe['scheme'].lower()}://127.0.0.1:{port}{probe['path']}", timeout=10,
+                                    context=ssl._create_unverified_context()) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
 
 
 def status(port, ca, token):
@@ -349,3 +366,128 @@ done
     shutil.copy(tmp_path / "cluster" / "admin.token", tmp_path / "admin.token")
     with cluster(EXISTING, secrets, tmp_path) as (_, _, port):
         is_up(port, tmp_path)
+
+
+# Keeps an array on the cluster's one island until its input ends.
+HOLDER = """
+import sys
+import jax, jax.numpy as jnp
+kept = jax.device_put(jnp.arange(50000.0), jax.devices()[0]).block_until_ready()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+# What the Job's kubectl is here: it lists the pods in the file `old`, and notes what it is told; when it deletes, also what the island is then.
+KUBECTL = """#!/bin/sh
+cd {folder}
+case $1 in
+  get) cat old ;;
+  delete) echo "$* ($(fairway get islands | grep ^island0))" >>told ;;
+  *) echo "$*" >>told ;;
+esac
+"""
+
+
+class Roll:
+    """The Job that rolls islands, without its kubectl, at a cluster."""
+
+    def __init__(self, secrets, folder, port):
+        values, self.folder = chart.HERE / "values" / "operators.yaml", folder
+        self.spec = chart.of_kind(values, "Job")["fw-fairway-roll"]["spec"]["template"]["spec"]
+        for path in ("scratch", "programs", "scripts"):
+            (folder / path).mkdir(parents=True)
+        for name, file, data in (("token", "admin.token", secrets["fw-fairway-admin"]), ("ca", "ca.pem", secrets["fw-fairway-ca"])):
+            write_secret(folder / name, {file: data[file]})
+        self.script = folder / "scripts" / "roll.sh"
+        self.script.write_text(chart.of_kind(values, "ConfigMap")["fw-fairway-scripts"]["data"]["roll.sh"], encoding="utf-8")
+        (folder / "programs" / "kubectl").write_text(KUBECTL.format(folder=shlex.quote(str(folder))), encoding="utf-8")
+        (folder / "programs" / "kubectl").chmod(0o755)
+        [step] = self.spec["containers"]
+        environment = {one["name"]: moved(one["value"], folder) for one in step["env"]}
+        assert environment["FAIRWAY_CONTROLLER"] == "fw-fairway-controller.accelerators.svc:29000"
+        self.environment = environment | {"PATH": f"{folder}/programs:{BIN}:/usr/bin:/bin", "FAIRWAY_CONTROLLER": f"127.0.0.1:{port}"}
+        assert step["command"] == ["/programs/busybox", "sh", "/scripts/roll.sh"]
+
+    def copy(self):
+        """The first step: the CA and the token, for the user alone."""
+        command = [word.replace("/bin/busybox", "/bin/sh") for word in self.spec["initContainers"][0]["command"]]
+        return shell(command, self.folder)
+
+    def begin(self, old, limit="1", then="stop", islands="island0 abc fw-fairway-island0 2"):
+        (self.folder / "old").write_text(old, encoding="utf-8")
+        (self.folder / "told").write_text("", encoding="utf-8")
+        return subprocess.Popen(["sh", self.script], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment | {
+            "ISLANDS": islands, "DRAIN_SECONDS": limit, "AT_LIMIT": then})
+
+    def run(self, *words, **more):
+        """(code, what it said, what kubectl was told)."""
+        with self.begin(*words, **more) as process:
+            said, _ = process.communicate(timeout=120)
+        return process.returncode, said, (self.folder / "told").read_text(encoding="utf-8")
+
+    def fairway(self, *words):
+        return subprocess.run([BIN / "fairway", *words], env=self.environment, text=True, capture_output=True, check=True, timeout=60).stdout
+
+    def cordoned(self):
+        [island] = json.loads(self.fairway("get", "islands", "-o", "json"))["items"]
+        return bool(island["cordoned_by"])
+
+
+WAITS = "wait --for=create --timeout=300s pod/fw-fairway-island0-0 pod/fw-fairway-island0-1\n" \
+    "wait --for=condition=Ready --timeout=600s pod/fw-fairway-island0-0 pod/fw-fairway-island0-1\n"
+
+
+@contextlib.contextmanager
+def holder(roll, folder):
+    """A JAX program that holds the island."""
+    (folder / "holder.py").write_text(HOLDER, encoding="utf-8")
+    python = chart.ROOT / ".venv" / "bin" / "python"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_", "FAIRWAY_"))}
+    environment |= {key: value for key, value in roll.environment.items() if key.startswith("FAIRWAY_") or key == "PATH"}
+    roll.fairway("token", "create", "--role=user", "--tenant=red", f"--to={folder}/red.token")
+    environment["FAIRWAY_TOKEN_FILE"] = str(folder / "red.token")
+    with subprocess.Popen([python, folder / "holder.py"], env=environment | {"JAX_PLATFORMS": "fairway,cpu"}, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield
+        finally:
+            process.kill()
+
+
+def test_the_job_that_rolls_drains_an_island_before_it_deletes_its_pods(secrets, tmp_path):
+    with cluster(MINIMAL, secrets, tmp_path) as (_, _, port):
+        roll = Roll(secrets, tmp_path / "roll", port)
+        assert roll.copy().returncode == 0
+        assert {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "roll" / "scratch").iterdir()} == {"token": 0o600, "ca.pem": 0o600}
+        wait_for(lambda: "island0" in roll.fairway("get", "islands"), "the island")
+        assert roll.run("") == (0, "", WAITS), "an island that has not changed is not drained"
+        with holder(roll, tmp_path):
+            code, said, told = roll.run("pod/fw-fairway-island0-0")
+            assert code == 3 and told == "" and not roll.cordoned(), said
+            assert "1 session holds island0" in said and "roll: island0 is not drained (rollDrain.limitSeconds=1): no pod of it was deleted" in said
+            code, said, told = roll.run("pod/fw-fairway-island0-0", then="delete")
+            assert code == 0 and re.fullmatch(rf"delete pod/fw-fairway-island0-0 \(island0 +up, cordoned .*\)\n{WAITS}", told), said + told
+            assert not roll.cordoned()
+            with roll.begin("pod/fw-fairway-island0-0", limit="3600") as process:
+                wait_for(roll.cordoned, "the drain")
+                process.terminate()
+                said = process.communicate(timeout=60)[0]
+            assert process.returncode == 143 and not roll.cordoned(), said
+        code, said, told = roll.run("pod/fw-fairway-island0-0\npod/fw-fairway-island0-1", limit="60")
+        assert code == 0 and not roll.cordoned(), said
+        assert re.fullmatch(rf"delete pod/fw-fairway-island0-0 pod/fw-fairway-island0-1 \(island0 +up, drained .*\)\n{WAITS}", told), told
+        # What somebody cordoned stays cordoned. Of what never came up nobody has anything.
+        roll.fairway("cordon", "island0")
+        code, said, told = roll.run("pod/fw-fairway-island0-0", limit="60", islands="island0 abc fw-fairway-island0 1\nnew abc fw-fairway-new 1")
+        assert code == 0 and roll.cordoned() and told.count("delete") == 2, said
+        assert "roll: island0 was cordoned before, and stays so" in said and "roll: the controller knows no worker of new" in said
+
+
+def test_the_job_that_rolls_says_that_it_has_no_token_and_that_it_reaches_no_controller(secrets, tmp_path):
+    roll = Roll({**secrets, "fw-fairway-admin": {"admin.token": b""}}, tmp_path, 1)
+    told = roll.copy()
+    assert told.returncode == 1 and "the Secret fw-fairway-admin has no admin.token" in told.stderr
+    code, said, told = roll.run("pod/fw-fairway-island0-0")
+    assert code == 1 and told == "" and "roll: cannot ask the controller what to drain" in said
+    code, said, told = roll.run("pod/fw-fairway-island0-0", limit="0")
+    assert code == 0 and told.startswith("delete pod/fw-fairway-island0-0 "), "without a drain it asks no controller"

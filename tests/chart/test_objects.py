@@ -37,15 +37,14 @@ def test_each_pod_is_as_restricted_pod_security_wants_it(values):
 
 
 @each
-def test_no_container_has_a_token_of_the_api_but_kubectl(values):
+def test_no_container_has_a_token_of_the_api_but_those_that_use_kubectl(values):
     for _, pod in chart.pods(values):
         assert pod["automountServiceAccountToken"] is False
         tokens = {volume["name"] for volume in pod.get("volumes", []) for source in volume.get("projected", {}).get("sources", [])
                   if "serviceAccountToken" in source}
         have = [one["name"] for one in chart.containers(pod)
                 if tokens & {mount["name"] for mount in one.get("volumeMounts", [])}]
-        assert have in ([], ["apply-once", "apply-manifests"]) or all(one["image"].partition(":")[0].endswith("kubectl")
-                                                                       for one in chart.containers(pod))
+        assert have in ([], ["apply-once", "apply-manifests"], ["roll"])
 
 
 @each
@@ -69,7 +68,10 @@ def test_keys_of_others_are_not_in_the_containers_that_run_programs(values):
 def test_no_drain_is_blocked_and_no_upgrade_restarts_islands(values):
     budgets = chart.of_kind(values, "PodDisruptionBudget")
     sets = chart.of_kind(values, "StatefulSet")
-    assert budgets.keys() == sets.keys()
+    # Not over the pods of Jobs: they have no scale, so such a budget lets none go.
+    assert budgets.keys() == sets.keys() | chart.of_kind(values, "LeaderWorkerSet").keys()
+    for name, one in chart.of_kind(values, "LeaderWorkerSet").items():
+        assert budgets[name]["spec"]["selector"]["matchLabels"].items() <= chart.template(one)["metadata"]["labels"].items()
     for name, one in sets.items():
         assert budgets[name]["spec"]["maxUnavailable"] >= 1 and "minAvailable" not in budgets[name]["spec"]
         # Otherwise the only pod of a set, when it is not ready, would block the drain.
@@ -82,6 +84,63 @@ def test_no_drain_is_blocked_and_no_upgrade_restarts_islands(values):
             assert one["spec"]["podManagementPolicy"] == "Parallel"
         else:
             assert one["spec"]["replicas"] == 1
+
+
+OPERATORS = chart.HERE / "values" / "operators.yaml"
+
+
+def test_each_worker_has_the_name_of_its_certificate_whatever_keeps_its_pod():
+    """FULLNAME-ISLAND-NUMBER; a pod of a JobSet has a random name."""
+    secrets = next(env["value"] for job in chart.of_kind(OPERATORS, "Job").values() for one in chart.containers(job["spec"]["template"]["spec"])
+                   for env in one.get("env", []) if env["name"] == "ISLANDS")
+    assert secrets.split("\n") == ["group 4", "batch 3", "set 2", "alone 1"]
+    where = {"LeaderWorkerSet": "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']",
+             "JobSet": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
+    for owner, pod in chart.daemons(OPERATORS):
+        if owner["kind"] in where:
+            [sidecar], [worker] = pod["spec"]["initContainers"], pod["spec"]["containers"]
+            assert sidecar["command"][-1] == "$(POD_NAME)"
+            for container, variable in ((sidecar, "POD_NAME"), (worker, "FAIRWAY_NAME")):
+                number, name = container["env"][:2]
+                assert number == {"name": "WORKER_NUMBER", "valueFrom": {"fieldRef": {"fieldPath": where[owner["kind"]]}}}
+                assert name == {"name": variable, "value": f"fw-fairway-{owner['metadata']['labels']['fairway/island']}-$(WORKER_NUMBER)"}
+
+
+def test_an_island_of_an_operator_is_one_gang_of_all_its_workers():
+    [group] = chart.of_kind(OPERATORS, "LeaderWorkerSet").values()
+    assert group["spec"]["replicas"] == 1 and group["spec"]["leaderWorkerTemplate"]["size"] == 4
+    assert "leaderTemplate" not in group["spec"]["leaderWorkerTemplate"], "the leader is a worker as the others"
+    batch = next(one for name, one in chart.of_kind(OPERATORS, "JobSet").items() if "batch" in name)
+    [job] = batch["spec"]["replicatedJobs"]
+    spec = job["template"]["spec"]
+    assert job["replicas"] == 1 and spec["completions"] == spec["parallelism"] == 3 and spec["completionMode"] == "Indexed"
+    # Two pods of one name in Fairway would push each other out.
+    assert spec["podReplacementPolicy"] == "Failed" and spec["template"]["spec"]["restartPolicy"] == "OnFailure"
+
+
+def test_kueue_finds_the_queue_of_each_island_that_has_one_on_what_keeps_its_pods():
+    queues = {owner["metadata"]["labels"]["fairway/island"]: owner["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
+              for owner, _ in chart.daemons(OPERATORS) if "fairway/island" in owner["metadata"]["labels"]}
+    assert queues == {"group": "research", "batch": "research", "set": "research", "alone": None}
+    assert "kueue" not in chart.golden(chart.HERE / "values" / "islands.yaml").read_text(encoding="utf-8")
+
+
+def test_a_job_set_that_changes_is_another_one_since_none_can_be_changed(tmp_path):
+    path = tmp_path / "values.yaml"
+
+    def names(**more):
+        values = yaml.safe_load(OPERATORS.read_text(encoding="utf-8"))
+        values["islands"][1] |= more
+        path.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return {one["metadata"]["name"] for one in yaml.safe_load_all(chart.render(path).stdout) if one and one["kind"] == "JobSet"}
+
+    first = names()
+    for change in ({"workers": 2}, {"queue": "other"}, {"settings": {"log-level": "debug"}}, {"podAnnotations": {}}, {"image": "other:1"}):
+        assert len(names(**change) - first) == 1 == len(first - names(**change)), change
+    assert names(workloadAnnotations={"a": "b"}) == first, "which can be changed"
+    # With the longest name the pods' names are of 63 characters: NAME-12345678-w-0-511-abcde.
+    longest = names(name="a" * 29, workers=512) - first
+    assert [len(name) for name in longest] == [63 - len("-w-0-511-abcde")]
 
 
 @each
@@ -109,16 +168,32 @@ def test_the_job_that_rolls_islands_may_delete_their_pods_alone_and_knows_which_
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
                              {"apiGroups": [""], "resources": ["pods"], "resourceNames": workers, "verbs": ["get", "watch", "delete"]}]
     (job,) = [one for name, one in chart.of_kind(values, "Job").items() if name.endswith("-roll")]
-    steps = [one["args"] for one in job["spec"]["template"]["spec"]["initContainers"]]
-    islands = [one["spec"]["template"]["metadata"]["labels"] for one in chart.of_kind(values, "StatefulSet").values()
-               if "fairway/island" in one["metadata"]["labels"]]
-    for number, labels in enumerate(islands):
-        delete, create, ready = steps[3 * number : 3 * number + 3]
-        assert delete[:2] == ["delete", "pods"] and delete[2].endswith(
-            f"fairway/island={labels['fairway/island']},fairway/revision!={labels['fairway/revision']}")
-        assert create[:2] == ["wait", "--for=create"] and ready[:2] == ["wait", "--for=condition=Ready"]
-    assert len(steps) == 3 * len(islands)
-    assert not [name for path in chart.VALUES if path != values for name in chart.of_kind(path, "Job") if name.endswith("-roll")], "only if asked for"
+    pod = job["spec"]["template"]["spec"]
+    [roll] = pod["containers"]
+    given = {one["name"]: one["value"] for one in roll["env"]}
+    islands = [(one["metadata"]["name"], one["spec"]["template"]["metadata"]["labels"], one["spec"]["replicas"])
+               for one in chart.of_kind(values, "StatefulSet").values() if "fairway/island" in one["metadata"]["labels"]]
+    assert given["ISLANDS"].split("\n") == [
+        f"{labels['fairway/island']} {labels['fairway/revision']} {name} {workers}" for name, labels, workers in islands]
+    assert given["AT_LIMIT"] == "delete" and given["DRAIN_SECONDS"] == "600"
+    assert job["spec"]["activeDeadlineSeconds"] == len(islands) * (1200 + 600)
+    # The code of files/roll.sh for an island that is held.
+    [rule] = job["spec"]["podFailurePolicy"]["rules"]
+    assert rule == {"action": "FailJob", "onExitCodes": {"containerName": roll["name"], "operator": "In", "values": [3]}}
+    # Of the token's Secret it sees the token alone, and may be without: the first step says so.
+    [token] = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "token"]
+    assert token == {"secretName": "our-admin", "optional": True, "items": [{"key": "admin.token", "path": "admin.token"}]}
+    assert not [name for path in chart.VALUES if path not in (values, OPERATORS) for name in chart.of_kind(path, "Job") if name.endswith("-roll")], "only if asked for"
+
+
+def test_a_job_that_rolls_and_does_not_drain_has_no_token_and_reaches_no_controller(tmp_path):
+    path = tmp_path / "values.yaml"
+    path.write_text("{rollIslands: true, rollDrain: {limitSeconds: 0}}", encoding="utf-8")
+    made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(chart.render(path).stdout) if one}
+    pod = made["Job", "fw-fairway-roll"]["spec"]["template"]["spec"]
+    assert {volume["name"] for volume in pod["volumes"]} == {"scratch", "programs", "scripts", "api"}
+    assert ("NetworkPolicy", "fw-fairway-roll") not in made
+    assert "component: roll" not in str(made["NetworkPolicy", "fw-fairway-controller"])
 
 
 def test_a_rollback_makes_certificates_too():
@@ -177,6 +252,12 @@ def test_the_alerts_are_those_of_the_one_file_of_rules():
     rules = chart.of_kind(chart.HERE / "values" / "islands.yaml", "PrometheusRule")["fw-fairway"]
     assert rules["spec"] == yaml.safe_load(source.read_text(encoding="utf-8"))
     assert len(rules["spec"]["groups"][0]["rules"]) >= 8
+
+
+def test_the_runbooks_are_where_the_values_say():
+    [rules] = chart.of_kind(chart.HERE / "values" / "everything.yaml", "PrometheusRule").values()
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        assert rule["annotations"]["runbook_url"] == f"https://wiki.example/fairway/alerts.md#{rule['alert'].lower()}"
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are():

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 import chart
+import crds
 
 OLDEST = "1.29"  # kubeVersion of Chart.yaml
 # Of operators, whose schemas Kubernetes has not got.
-CUSTOM_KINDS = {"Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"}
+CUSTOM_KINDS = {"Certificate", "Issuer", "PrometheusRule", "ServiceMonitor", *crds.KINDS}
 each = pytest.mark.parametrize("values", chart.VALUES, ids=lambda path: path.stem)
 
 
@@ -51,6 +52,25 @@ def test_the_schemas_refuse_an_unknown_field_and_a_wrong_type():
             kubernetes_validate.validate(one, chart.NEWEST, strict=True)
 
 
+def test_each_leader_worker_set_and_job_set_fits_the_schema_of_its_crd():
+    kinds = []
+    for values in chart.VALUES:
+        for one in chart.objects(values):
+            if one["kind"] in crds.KINDS:
+                assert crds.errors(one) == []
+                kinds.append(one["kind"])
+    assert set(kinds) == crds.KINDS
+
+
+@pytest.mark.parametrize("kind", sorted(crds.KINDS))
+def test_the_schemas_of_crds_refuse_an_unknown_field_and_a_wrong_type_in_a_pod(kind):
+    whole = json.dumps(next(iter(chart.of_kind(chart.HERE / "values" / "operators.yaml", kind).values())))
+    for change in ({"restartPolici": "Always"}, {"terminationGracePeriodSeconds": "1"}):
+        one = json.loads(whole)
+        chart.template(one)["spec"].update(change)
+        assert any(next(iter(change)) in error for error in crds.errors(one))
+
+
 def test_the_chart_asks_for_the_oldest_kubernetes_that_is_looked_at():
     text = (chart.CHART / "Chart.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["kubeVersion"] == f">={OLDEST}.0-0"
@@ -67,11 +87,11 @@ def test_no_two_objects_of_a_render_have_the_same_name():
 def test_the_values_that_the_page_shows_are_taken(tmp_path):
     page = (chart.ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for number, block in enumerate(blocks):
         path = tmp_path / f"{number}.yaml"
         path.write_text(block, encoding="utf-8")
         chart.render(path)
     # Those that the commands behind them are tried with.
     existing = chart.HERE / "values" / "existing_secrets.yaml"
-    assert yaml.safe_load(blocks[1]) == yaml.safe_load(existing.read_text(encoding="utf-8"))
+    assert yaml.safe_load(blocks[2]) == yaml.safe_load(existing.read_text(encoding="utf-8"))

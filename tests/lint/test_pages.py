@@ -146,6 +146,17 @@ def test_the_page_on_metrics_has_each_alert_and_each_metric_that_alerts_read():
     assert metrics and metrics <= set(re.findall(r"^\| `(fairway_\w+)`", page, re.M))
 
 
+def test_each_alert_has_a_runbook_which_it_names():
+    rules, page = read("deploy", "prometheus", "fairway.rules.yaml"), read("docs", "alerts.md")
+    alerts = re.findall(r"alert: (\w+)", rules)
+    assert alerts == re.findall(r"^## (\w+)$", page, re.M)
+    assert re.findall(r"runbook_url: (.+)", rules) == [f"docs/alerts.md#{alert.lower()}" for alert in alerts]
+    for section in re.split(r"^## \w+$", page, flags=re.M)[1:]:
+        assert section.strip().startswith("**Means**: ") and "\n1. " in section
+    commands = {word for line in INLINE.findall(page) for word in re.findall(r"^fairway ([a-z]+)", line)}
+    assert commands and commands <= set(re.findall(r'^    "  ([a-z]+) ', read("client", "main.cc"), re.M))
+
+
 def test_the_wheel_of_the_readme_is_of_this_version():
     """pip accepts no pattern for a file name with extras, so pages must spell the name out."""
     version = re.search(r'^version = "(.+)"', read("client", "python", "pyproject.toml"), re.M).group(1)

@@ -299,6 +299,23 @@ def test_each_alert_fires_where_it_should(machine, prometheus):
     shutil.rmtree(folder)
 
 
+def test_promtool_parses_each_expression_of_the_dashboard(machine, prometheus):
+    text = (ROOT / "deploy" / "helm" / "fairway" / "files" / "dashboard.json").read_text()
+    asked = [target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]]
+    assert len(asked) > 10
+    path = machine.system.path / "root/dashboard.yaml"
+
+    def check(expressions):
+        # Grafana puts a duration there.
+        rules = [{"record": f"a{number}", "expr": one.replace("$__rate_interval", "5m")} for number, one in enumerate(expressions)]
+        path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+        return machine.system.run(f"{prometheus}/promtool check rules dashboard.yaml").code
+
+    assert check(asked) == 0
+    assert check([*asked, "rate(fairway_sessions)"]) != 0, "it looks"
+    path.unlink()
+
+
 class Alerts:
     """Prometheus with the package's rules."""
 

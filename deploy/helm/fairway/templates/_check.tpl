@@ -8,14 +8,20 @@ What values.schema.json cannot say. Each message names the path, what is wrong a
 {{- if gt (len $fullname) 30 -}}
 {{- fail (printf "fullnameOverride: the names of this release would begin with %q, which has %d characters; give at most 30 here" $fullname (len $fullname)) -}}
 {{- end -}}
+{{- $workloads := list -}}
 {{- range $i, $island := (include "fairway.islands" . | fromJson).islands -}}
 {{- $at := printf "islands[%d]" $i -}}
 {{- if hasKey $seen $island.name -}}
 {{- fail (printf "%s.name: %q is taken by another island or by the chart; give another name" $at $island.name) -}}
 {{- end -}}
 {{- $_ := set $seen $island.name true -}}
-{{- if gt (len $island.fullname) 50 -}}
-{{- fail (printf "%s.name: the name of its StatefulSet would be %q, which has %d characters, and 50 are allowed; shorten it" $at $island.fullname (len $island.fullname)) -}}
+{{- $workloads = append $workloads $island.workload -}}
+{{- $longest := ternary 40 50 (eq $island.workload "jobSet") -}}
+{{- if gt (len $island.fullname) $longest -}}
+{{- fail (printf "%s.name: the name of its %s would begin with %q, which has %d characters, and %d are allowed; shorten it" $at (title $island.workload) $island.fullname (len $island.fullname) $longest) -}}
+{{- end -}}
+{{- if and (eq $island.workload "jobSet") (hasKey (index $.Values.islands $i) "maxUnavailable") -}}
+{{- fail (printf "%s.maxUnavailable: a JobSet's pods have no PodDisruptionBudget, which would let none of them go; leave it out, or take another workload" $at) -}}
 {{- end -}}
 {{- if and (gt (int $island.gpus) 0) (ne $island.runtime "pjrt") -}}
 {{- fail (printf "%s.gpus: %d GPUs are of no use to runtime %s; say runtime pjrt with a plugin, or no GPUs" $at (int $island.gpus) $island.runtime) -}}
@@ -34,6 +40,9 @@ What values.schema.json cannot say. Each message names the path, what is wrong a
 {{- if and (ne $island.runtime "pjrt") $island.plugin -}}
 {{- fail (printf "%s.runtime: it is %s, which takes no plugin, and a plugin is given; say pjrt, or leave the plugin out" $at $island.runtime) -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.rollIslands (not (has "statefulSet" $workloads)) -}}
+{{- fail "rollIslands: no island is a StatefulSet, and a LeaderWorkerSet or a JobSet starts anew by itself when an upgrade changes it; turn rollIslands off" -}}
 {{- end -}}
 {{- if and .Values.monitoring.serviceMonitor (not (include "fairway.tokenSecret" .)) -}}
 {{- fail "monitoring.tokenSecret: a ServiceMonitor needs a viewer's token to read metrics; make one (`fairway token create --role viewer`) and name its Secret, or turn monitoring.serviceMonitor off" -}}

@@ -107,7 +107,7 @@ priorityClassName: {{ . }}
 
 {{/*
 The sidecar that copies a daemon's certificate out of its Secrets, whose files Kubernetes opens to the group of the pod,
-which daemons refuse; and again when it changes there. Takes (root, role, name of its files in the Secret).
+which daemons refuse; and again when it changes there. Takes (root, role, name of its files in the Secret, its environment).
 */}}
 {{- define "fairway.certificates" -}}
 {{- $root := index . 0 -}}
@@ -116,10 +116,8 @@ which daemons refuse; and again when it changes there. Takes (root, role, name o
   imagePullPolicy: {{ $root.Values.images.pullPolicy }}
   restartPolicy: Always
   command: [sh, /scripts/certificates.sh, {{ index . 1 }}, {{ index . 2 | quote }}]
-  {{- if eq (index . 1) "worker" }}
-  env:
-    - name: POD_NAME
-      valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  {{- with index . 3 }}
+  env: {{- . | nindent 4 }}
   {{- end }}
   startupProbe:
     exec: {command: [test, -f, /run/fairway/tls/{{ index . 1 }}.pem]}

@@ -35,6 +35,7 @@ plugin-kind = {{ ternary "cuda" "cpu" (gt (int $island.gpus) 0) | quote }}
 {{- end }}
 devices = {{ ternary (int $island.gpus) (int $island.devices) (gt (int $island.gpus) 0) }}
 data-bind = "{{ ternary "[::]" $root.Values.bindAddress (eq $root.Values.bindAddress "::") }}:29004"
+http-bind = "{{ ternary "[::]" $root.Values.bindAddress (eq $root.Values.bindAddress "::") }}:29005"
 tls-ca = "/run/fairway/tls/ca.pem"
 tls-certificate = "/run/fairway/tls/worker.pem"
 tls-key = "/run/fairway/tls/worker.key"

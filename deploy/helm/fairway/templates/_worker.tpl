@@ -1,5 +1,21 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
+{{/*
+A worker's name, in an environment variable: (island, variable). FULLNAME-ISLAND-NUMBER, however the pod is called: a pod of a StatefulSet has
+that name, and the others know the number.
+*/}}
+{{- define "fairway.workerName" -}}
+{{- $island := index . 0 -}}
+{{- if eq $island.workload "statefulSet" -}}
+- name: {{ index . 1 }}
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- else -}}
+- name: WORKER_NUMBER
+  valueFrom: {fieldRef: {fieldPath: "{{ ternary "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']" "metadata.annotations['batch.kubernetes.io/job-completion-index']" (eq $island.workload "leaderWorkerSet") }}"}}
+- {name: {{ index . 1 }}, value: {{ $island.fullname }}-$(WORKER_NUMBER)}
+{{- end -}}
+{{- end -}}
+
 {{/* The spec of a worker's pod: (root, island). */}}
 {{- define "fairway.workerPod" -}}
 {{- $root := index . 0 -}}
@@ -12,10 +28,13 @@
 {{- with .runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
+{{- if eq .workload "jobSet" }}
+restartPolicy: OnFailure
+{{- end }}
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ int .terminationGracePeriodSeconds }}
 initContainers:
-  {{- include "fairway.certificates" (list $root "worker" "$(POD_NAME)") | nindent 2 }}
+  {{- include "fairway.certificates" (list $root "worker" "$(POD_NAME)" (include "fairway.workerName" (list . "POD_NAME"))) | nindent 2 }}
 containers:
   - name: worker
     image: {{ .image | default (printf "%s:%s" $root.Values.images.worker ($root.Values.images.tag | default $root.Chart.AppVersion)) }}
@@ -25,15 +44,15 @@ containers:
     args: [--config, /etc/fairway/worker.toml{{ with .plugin }}, --plugin, {{ . | quote }}{{ end }}]
     env:
       # The name in the worker's certificate.
-      - name: FAIRWAY_NAME
-        valueFrom: {fieldRef: {fieldPath: metadata.name}}
+      {{- include "fairway.workerName" (list . "FAIRWAY_NAME") | nindent 6 }}
       - name: FAIRWAY_ADVERTISE_HOST
         valueFrom: {fieldRef: {fieldPath: status.podIP}}
     ports:
       - {name: data, containerPort: 29004}
-    # The executor's port: it is open once the executor has its devices. The supervisor starts an executor again by itself.
+      - {name: health, containerPort: 29005}
+    # Its executor has its devices, and the controller knows the worker. There is no liveness probe: the supervisor starts an executor again by itself.
     readinessProbe:
-      tcpSocket: {port: data}
+      httpGet: {path: /readyz, port: health, scheme: HTTPS}
       periodSeconds: 20
     resources: {{- include "fairway.workerResources" . | nindent 6 }}
     {{- include "fairway.containerSecurity" $root | nindent 4 }}
