@@ -59,6 +59,7 @@ void World::CordonOrDrain(Random& r) {
     Count(status.ok() && progress->drained ? "island drained" : "island cannot be drained yet");
     if (status.ok() && progress->drained && drained.insert(island).second) {
       Trace("island {} is drained", island);
+      ++drains;
       for (auto& client : clients) client->IslandGivenUp(island);
     }
   }
