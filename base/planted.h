@@ -148,6 +148,10 @@ enum class Bug {
   kShardOfOnePiece,      // executor: a shard is made once one of its pieces has come
   kTicketOfAnother,      // transfers: a receiver gets the ticket of another transfer
   kAnyTicket,            // data port: serves whoever asks
+  kShowCordoned,         // cordons: a session that is opened later sees the island
+  kDrainedTakesWork,     // cordons: work that comes to a drained island is taken
+  kDrainForgetsCalls,    // cordons: a call that is being made does not hold its islands
+  kDrainForgetsHolder,   // cordons: an island is drained although one session holds it
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

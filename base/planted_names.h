@@ -146,6 +146,10 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kShardOfOnePiece, std::string_view("shard_of_one_piece")},
     std::pair{Bug::kTicketOfAnother, std::string_view("ticket_of_another")},
     std::pair{Bug::kAnyTicket, std::string_view("any_ticket")},
+    std::pair{Bug::kShowCordoned, std::string_view("show_cordoned")},
+    std::pair{Bug::kDrainedTakesWork, std::string_view("drained_takes_work")},
+    std::pair{Bug::kDrainForgetsCalls, std::string_view("drain_forgets_calls")},
+    std::pair{Bug::kDrainForgetsHolder, std::string_view("drain_forgets_holder")},
 };
 
 }  // namespace fairway

@@ -62,6 +62,9 @@ absl::StatusOr<Description> Describe(AdminClient& admin, const std::string& kind
   if (kind == "session") return DescribeSessionOf(admin, name);
   FAIRWAY_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, admin.GetStatus());
   if (kind == "island") {
+    for (const v1::Island& absent : status.absent_islands()) {
+      if (absent.name() == name) return DescribeIsland(status, absent);
+    }
     FAIRWAY_ASSIGN_OR_RETURN(
         const v1::Island* const island,
         Named(kind, name, status.islands(), [](auto& of) { return of.name(); }));

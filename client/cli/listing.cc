@@ -104,6 +104,13 @@ Listing IslandListing(const v1::GetStatusResponse& status) {
           island.lagging_worker(), CordonText(island)},
          ToJson(island)});
   }
+  for (const v1::Island& island : status.absent_islands()) {
+    std::vector<std::string> cells(out.columns.size());
+    cells.front() = island.name();
+    cells[1] = StateText(island);
+    cells.back() = CordonText(island);
+    out.rows.push_back({std::move(cells), ToJson(island)});
+  }
   return out;
 }
 

@@ -22,6 +22,21 @@ podé     down, drained  0/1      1        0        0         0          0      
 )");
 }
 
+TEST(ListingTest, CordonedIslandsThatAreNotKnownComeLast) {
+  v1::GetStatusResponse status;
+  status.add_islands()->set_name("island0");
+  v1::Island* const absent = status.add_absent_islands();
+  absent->set_name("island7");
+  absent->set_absent(true);
+  absent->set_cordoned_by("token 3 (operator)");
+  absent->set_cordoned_s(1764428617);
+  EXPECT_EQ("\n" + ListingText(IslandListing(status), true), R"(
+NAME     STATE             WORKERS  DEVICES  MEMORY  LAUNCHED  IN-FLIGHT  PREPARED  QUEUED  EPOCH  WAITS-FOR  CORDONED
+island0  down              0/0      0        0       0         0          0         0       0      -          -
+island7  absent, cordoned  -        -        -       -         -          -         -       -      -          since 2025-11-29 15:03:37 UTC by token 3 (operator)
+)");
+}
+
 TEST(ListingTest, IslandsForPrograms) {
   const Json islands = ListingJson(IslandListing(StatusForTest()));
   EXPECT_EQ("\n" + YamlText(islands), R"yaml(
@@ -41,6 +56,7 @@ items:
     cordoned_by: ""
     cordoned_s: 0
     drained: false
+    absent: false
   - id: 1
     name: "podé"
     up: false
@@ -55,6 +71,7 @@ items:
     cordoned_by: "token 3 (operator)"
     cordoned_s: 1764428617
     drained: true
+    absent: false
 left_out: 0
 )yaml");
   EXPECT_EQ(Json::parse(JsonText(islands)), islands);

@@ -91,7 +91,7 @@ std::string StateText(const v1::Executor& executor) {
 }
 
 std::string StateText(const v1::Island& island) {
-  std::string out = island.up() ? "up" : "down";
+  std::string out = island.absent() ? "absent" : island.up() ? "up" : "down";
   if (!island.cordoned_by().empty()) out += island.drained() ? ", drained" : ", cordoned";
   return out;
 }
@@ -150,6 +150,8 @@ std::string StatusText(const v1::GetStatusResponse& status, bool wide) {
     }
   }
   if (status.islands().empty()) out += "no worker has registered\n";
+  for (const v1::Island& island : status.absent_islands())
+    out += fmt::format("{} {} {}\n", island.name(), StateText(island), CordonText(island));
   const v1::Counts& counts = status.counts();
   out +=
       fmt::format("{} sessions, {} arrays, {} shard groups, {} unfinished nodes, {} executables\n",

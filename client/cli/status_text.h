@@ -23,7 +23,7 @@ std::string StatusJson(const v1::GetStatusResponse& status);
 // "up", "down", "stalled for 5 s": the state of a worker's executor.
 std::string StateText(const v1::Executor& executor);
 
-// "up", "down", "up, cordoned", "up, drained".
+// "up", "down", "up, cordoned", "up, drained"; "absent, cordoned": it is not known.
 std::string StateText(const v1::Island& island);
 
 // "since 2026-11-27 14:07:25 UTC by token 3 (operator)"; "": it is not cordoned.

@@ -90,6 +90,17 @@ TEST(StatusTextTest, ACordonSaysSinceWhenAndByWhom) {
               HasSubstr("\n  drained; cordoned since 2025-11-29 15:03:37 UTC "));
 }
 
+TEST(StatusTextTest, CordonedIslandsThatAreNotKnownAreShown) {
+  v1::GetStatusResponse status = Example();
+  v1::Island* const absent = status.add_absent_islands();
+  absent->set_name("island7");
+  absent->set_absent(true);
+  absent->set_cordoned_by("token 3 (operator)");
+  absent->set_cordoned_s(1764428617);
+  EXPECT_THAT(StatusText(status), HasSubstr("\nisland7 absent, cordoned since 2025-11-29 15:03:37 "
+                                            "UTC by token 3 (operator)\n"));
+}
+
 TEST(StatusTextTest, WideShowsTheTreeOfRelays) {
   v1::GetStatusResponse status = Example();
   status.mutable_executors(0)->set_up(true);

@@ -394,6 +394,12 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
   }
 }
 
+void FillCordon(const Cordon& from, v1::Island* to) {
+  to->set_cordoned_by(from.by);
+  to->set_cordoned_s(from.since.time_since_epoch().count());
+  to->set_drained(from.drained);
+}
+
 // The worker of the island's executor that has acknowledged nothing for longest, if that is longer
 // than an executor that keeps up needs: it acknowledges with its heartbeats at the latest.
 std::string LaggingWorker(const ControllerSnapshot& snapshot, IslandId island) {
@@ -435,10 +441,13 @@ v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
     to->set_sessions(from.sessions);
     to->set_nodes_given_up(from.given_up);
     to->set_lagging_worker(LaggingWorker(snapshot, from.id));
-    if (!from.cordon.has_value()) continue;
-    to->set_cordoned_by(from.cordon->by);
-    to->set_cordoned_s(from.cordon->since.time_since_epoch().count());
-    to->set_drained(from.cordon->drained);
+    if (from.cordon.has_value()) FillCordon(*from.cordon, to);
+  }
+  for (const auto& [name, cordon] : snapshot.absent_cordons) {
+    v1::Island* const to = out.add_absent_islands();
+    to->set_name(name);
+    to->set_absent(true);
+    FillCordon(cordon, to);
   }
   for (const ExecutorStatus& executor : snapshot.executors)
     FillExecutor(snapshot, executor, out.add_executors());

@@ -2,6 +2,7 @@
 #include "controller/admin/cordons.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -41,8 +42,8 @@ void Fill(const DrainProgress& progress, v1::DrainIslandResponse* response) {
 
 class Cordons {
  public:
-  Cordons(const CallAccess* access, Cluster* cluster, NoteEvent note)
-      : access_(access), cluster_(cluster), note_(std::move(note)) {}
+  Cordons(const CallAccess* access, EventLoop* loop, Cluster* cluster, NoteEvent note)
+      : access_(access), loop_(loop), cluster_(cluster), note_(std::move(note)) {}
 
   template <typename Call>
   void CordonIsland(Call* call) const {
@@ -70,11 +71,23 @@ class Cordons {
       Record(call->caller(), "drain", name, progress.status());
     if (progress.ok() && progress->closed)
       Record(call->caller(), "close drained", name, absl::OkStatus());
-    if (progress.ok()) Fill(*progress, &call->response());
-    call->Answer(progress.status());
+    if (!progress.ok()) return call->Answer(progress.status());
+    LookAtHolders(call, std::make_shared<DrainProgress>(*progress));
   }
 
  private:
+  // The sessions may be many: others have their turn in between.
+  template <typename Call>
+  void LookAtHolders(Call* call, const std::shared_ptr<DrainProgress>& progress) const {
+    if (progress->holders > 0 &&
+        !cluster_->fleet().LookAtHolders(call->request().island(), *progress)) {
+      loop_->Post("admin DrainIsland",
+                  [cordons = *this, call, progress] { cordons.LookAtHolders(call, progress); });
+      return;
+    }
+    Fill(*progress, &call->response());
+    call->Answer(absl::OkStatus());
+  }
   template <typename Call>
   void Change(Call* call, std::string_view verb, const absl::StatusOr<bool>& changed) const {
     if (!changed.ok() || *changed)
@@ -101,6 +114,7 @@ class Cordons {
   }
 
   const CallAccess* access_;
+  EventLoop* loop_;
   Cluster* cluster_;
   NoteEvent note_;
 };
@@ -108,7 +122,7 @@ class Cordons {
 }  // namespace
 
 void ServeCordons(GatedMethods& methods, EventLoop* loop, Cluster* cluster, NoteEvent note) {
-  const Cordons cordons(&methods.access(), cluster, std::move(note));
+  const Cordons cordons(&methods.access(), loop, cluster, std::move(note));
   methods.AddUnary<v1::CordonIslandRequest, v1::CordonIslandResponse>(
       "fairway.v1.Admin.CordonIsland", [loop, cordons](auto* call) {
         loop->Post("admin CordonIsland", [call, cordons] { cordons.CordonIsland(call); });

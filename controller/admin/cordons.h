@@ -11,8 +11,9 @@
 namespace fairway {
 
 // Adds CordonIsland, UncordonIsland and DrainIsland. Each call is one operation of the cluster, in
-// the loop; the audit log hears of those that change something or fail, and `note` of the former.
-// Loop and cluster outlive the methods.
+// the loop, but for the look at those who hold an island, which is cut into slices; the audit log
+// hears of those that change something or fail, and `note` of the former. Loop and cluster outlive
+// the methods.
 void ServeCordons(GatedMethods& methods, EventLoop* loop, Cluster* cluster, NoteEvent note);
 
 }  // namespace fairway

@@ -47,6 +47,11 @@ std::unique_ptr<ProgramBind> Cluster::ProgramRuns::NewBind(Session& session, uin
   bind->program->placed = std::move(program);
   const PlacedProgram& placed = *bind->program->placed;
   bind->refusal = s.CheckProgramRoom(session, placed.name, placed.bytes);
+  for (const IslandId island : placed.islands) {
+    if (!bind->refusal.ok()) break;
+    bind->refusal = Annotate(s.TakesWork(s.islands.at(island)), "program " + placed.name);
+  }
+  s.ChargeEnds(placed.islands.size());
   if (bind->refusal.ok() && out != 0) bind->refusal = s.NewHandle(session, out).status();
   bind->program->bytes = placed.bytes;
   session.program_records.Add(placed.bytes);
@@ -113,8 +118,8 @@ bool Cluster::ProgramRuns::GoOnBind(Session& session, ProgramBind& bind) {
 absl::Status Cluster::ProgramRuns::DefineSequence(Session& session, BoundProgram& program,
                                                   PlacedProgram::Part& part) {
   s.Charge(2 + part.spec.parts.size());
-  if (const Island& island = s.islands.at(part.spec.island); island.forgotten)
-    return Annotate(island.gone, "program " + program.placed->name);
+  FAIRWAY_RETURN_IF_ERROR(
+      Annotate(s.TakesWork(s.islands.at(part.spec.island)), "program " + program.placed->name));
   for (const ExecutableId code : part.spec.parts) {
     if (!s.executables.contains(code))
       return Error(absl::StatusCode::kNotFound, "program {}: there is no executable {}",

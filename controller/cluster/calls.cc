@@ -24,6 +24,7 @@ class Cluster::Requests::CallRequest final : public LongRequest {
 
   bool GoOn(Session& session) override;
   bool GiveUp() override;
+  std::vector<IslandId> ComputesOn() const override { return {spec_.island}; }
   NodeId node() const { return launch_.id; }
 
  private:

@@ -38,7 +38,8 @@ struct Cluster::Owners {
 Cluster::Cluster(ClusterOptions options, ClusterActions* actions)
     : state_(std::make_unique<State>(std::move(options), actions)),
       owners_(std::make_unique<Owners>(state_.get())) {}
-Cluster::~Cluster() = default;
+// Calls that are being made let go of their islands, which must still be there.
+Cluster::~Cluster() { state_->worklists.clear(); }
 
 Cluster::Fleet& Cluster::fleet() { return owners_->fleet; }
 const Cluster::Fleet& Cluster::fleet() const { return owners_->fleet; }
@@ -53,52 +54,32 @@ const Cluster::Programs& Cluster::programs() const { return owners_->programs; }
 const Cluster::Inspection& Cluster::inspection() const { return owners_->inspection; }
 const Cluster::Listings& Cluster::listings() const { return owners_->listings; }
 
-absl::StatusOr<std::vector<const Island*>> Cluster::State::OpenIslands() const {
-  std::vector<const Island*> open;
-  const Island* closed = nullptr;  // one that is up and cordoned
-  for (const auto& [id, island] : islands) {
-    if (!IslandUp(island)) continue;
-    if (CordonOf(island) != nullptr) {
-      closed = &island;
-    } else {
-      open.push_back(&island);
-    }
-  }
-  if (open.empty() && closed != nullptr) return NoneOpen(*closed);
-  if (open.empty())
-    return Error(absl::StatusCode::kUnavailable,
-                 "no island is up: {} known. Start a worker (fairway-worker --controller ...) or "
-                 "wait for one to return",
-                 islands.size());
-  std::sort(open.begin(), open.end(),
-            [](const Island* a, const Island* b) { return a->name < b->name; });
-  return open;
-}
-
-absl::Status Cluster::Sessions::MayOpen() const { return state_->OpenIslands().status(); }
+absl::Status Cluster::Sessions::MayOpen() const { return state_->AnyOpen(); }
 
 absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   const Operation operation(*state_);
   State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<const Island*> islands, s.OpenIslands());
+  FAIRWAY_RETURN_IF_ERROR(s.AnyOpen());
   Session session(&s.record_bytes);
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
   session.fetched = s.transfers.Share();
   std::vector<VirtualDevice> devices;
-  for (size_t slice = 0; slice < islands.size(); ++slice) {
-    ++s.islands.at(islands[slice]->id).sessions;
+  int32_t slice = 0;
+  for (const auto& [name, island_id] : s.open_islands) {
+    Island& island = s.islands.at(island_id);
+    ++island.sessions;
     std::vector<const Executor*> executors;
-    for (const ExecutorId id : islands[slice]->executors) executors.push_back(&s.executors.at(id));
+    for (const ExecutorId id : island.executors) executors.push_back(&s.executors.at(id));
     std::sort(executors.begin(), executors.end(),
               [](const Executor* a, const Executor* b) { return a->spec.worker < b->spec.worker; });
     for (const Executor* executor : executors) {
       for (int ordinal = 0; ordinal < executor->spec.num_devices; ++ordinal) {
         VirtualDevice device;
         device.id = static_cast<int32_t>(devices.size());
-        device.slice_index = static_cast<int32_t>(slice);
+        device.slice_index = slice;
         device.local_ordinal = ordinal;
-        device.island = islands[slice]->name;
+        device.island = name;
         device.worker = executor->spec.worker;
         device.runtime = executor->spec.runtime;
         device.platform_name = executor->spec.platform_name;
@@ -107,11 +88,12 @@ absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
         device.memory_kinds = executor->spec.memory_kinds;
         device.memory_bytes = executor->spec.device_memory;
         device.device = DeviceId(executor->first_device.value + ordinal);
-        device.island_id = islands[slice]->id;
+        device.island_id = island_id;
         device.executor = executor->id;
         devices.push_back(std::move(device));
       }
     }
+    ++slice;
   }
   s.ChargeNamed(devices.size());
   // Sessions with the same devices share one list, so their number costs no lists.

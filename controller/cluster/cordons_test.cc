@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Islands that operators cordon and drain.
 #include "controller/cluster/cluster_fixture_for_test.h"
-#include "controller/cluster/listings.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/programs.h"
 
 namespace fairway {
 namespace {
@@ -28,8 +29,10 @@ class CordonsTest : public ClusterTest {
   }
   // A line for each that holds the island; the last one says whether it is drained.
   Lines Drain(const std::string& island) {
-    const auto progress = cluster.fleet().DrainIsland(island, By("op"));
+    auto progress = cluster.fleet().DrainIsland(island, By("op"));
     EXPECT_TRUE(progress.ok()) << progress.status();
+    while (!cluster.fleet().LookAtHolders(island, *progress)) {
+    }
     Lines lines;
     for (const IslandHolder& holder : progress->most) {
       lines.push_back(fmt::format("s{} {}{}: {} arrays, {} B, {} running, {} unfinished",
@@ -213,18 +216,141 @@ TEST_F(StoredCordonsTest, WhatLiesWithTheControllerHoldsNoIsland) {
   EXPECT_THAT(actions.Take(), ElementsAre("s1 fetched 7: 0123456789abcdef"));
 }
 
+TEST_F(CordonsTest, NoProgramIsBoundForADrainedIsland) {
+  Start();
+  ASSERT_THAT(Drain("ia"), ElementsAre("drained, 1 see it"));
+  const auto bound = cluster.programs().Bind(session, 0, {"p", {}, {{2}, {0}}});
+  EXPECT_EQ(bound.status().code(), absl::StatusCode::kUnavailable) << bound.status();
+  EXPECT_THAT(Describe(bound.status()), HasSubstr("program p: island ia is drained: op cordoned "));
+  EXPECT_TRUE(cluster.programs().Bind(session, 0, {"p", {}, {{2}, {3}}}).ok());
+  ASSERT_TRUE(cluster.fleet().UncordonIsland("ia").ok());
+  EXPECT_TRUE(cluster.programs().Bind(session, 0, {"p", {}, {{2}, {0}}}).ok());
+}
+
+TEST_F(CordonsTest, ACallThatIsMadeInSlicesHoldsTheIslandFromItsBeginOn) {
+  Start();
+  const uint64_t code = Define(1, {0}, {}, std::vector<ValueType>(3000, F32({4})));
+  bool answered = false;
+  cluster.executables().Execute(session, code, {}, {}, {}, [&](const auto&) { answered = true; });
+  ASSERT_FALSE(answered);
+  ASSERT_TRUE(cluster.sessions().Busy(session));
+  EXPECT_THAT(Drain("ia"),
+              ElementsAre("s1 t: 0 arrays, 0 B, 0 running, 1 unfinished", "held, 0 see it"));
+  RunTurns();
+  EXPECT_TRUE(answered);
+  EXPECT_THAT(Drain("ia"),
+              ElementsAre("s1 t: 0 arrays, 0 B, 0 running, 1 unfinished", "held, 0 see it"));
+  // One that is given up holds it until nothing is left of it.
+  const SessionId other = session;
+  session = actions.Open(cluster);
+  cluster.sessions().Close(other);
+  RunTurns();
+  EXPECT_THAT(Drain("ia"), ElementsAre("drained, 0 see it"));
+}
+
+TEST_F(CordonsTest, ACallThatIsGivenUpHoldsTheIslandNoMore) {
+  Start();
+  const uint64_t code = Define(1, {0}, {}, std::vector<ValueType>(3000, F32({4})));
+  cluster.executables().Execute(session, code, {}, {}, {}, [](const auto&) {});
+  ASSERT_TRUE(cluster.sessions().Busy(session));
+  cluster.sessions().Close(session);
+  EXPECT_THAT(Drain("ia"), ElementsAre("s1 t (ended): 0 arrays, 0 B, 0 running, 1 unfinished",
+                                       "held, 1 see it"));
+  RunTurns();
+  EXPECT_THAT(Drain("ia"), ElementsAre("drained, 0 see it"));
+}
+
+TEST_F(CordonsTest, ARunThatIsMadeInSlicesHoldsAllIslandsOfItsProgram) {
+  Start();
+  PutReady(1, 2);
+  ProgramPlan plan;
+  plan.types = {{0, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}}};
+  plan.values.assign(3000, 0);
+  plan.arguments = 3000;
+  plan.donated.assign(3000, false);
+  for (int32_t i = 0; i < plan.arguments; ++i) plan.results.push_back(i);
+  const auto program = cluster.programs().Bind(session, 0, {"p", plan, {{2}, {0}}});
+  ASSERT_TRUE(program.ok()) << program.status();
+  bool answered = false;
+  cluster.programs().Run(session, *program, std::vector<uint64_t>(3000, 1), {}, {},
+                         [&](const auto& result) { answered = result.ok(); });
+  ASSERT_TRUE(cluster.sessions().Busy(session));
+  EXPECT_THAT(Drain("ia"),
+              ElementsAre("s1 t: 0 arrays, 0 B, 0 running, 1 unfinished", "held, 0 see it"));
+  RunTurns();
+  EXPECT_TRUE(answered);
+  EXPECT_THAT(Drain("ia"), ElementsAre("drained, 1 see it"));
+}
+
 TEST_F(CordonsTest, OfManyHoldersThoseWithMostBytesAreTold) {
   Start();
   for (int i = 0; i < 60; ++i) {
     session = actions.Open(cluster);
     PutReady(1, 0, 64 * (1 + i));
   }
-  const auto progress = cluster.fleet().DrainIsland("ia", By("op"));
+  auto progress = cluster.fleet().DrainIsland("ia", By("op"));
   ASSERT_TRUE(progress.ok());
+  EXPECT_EQ(progress->holders, 60u);
+  while (!cluster.fleet().LookAtHolders("ia", *progress)) {
+  }
   EXPECT_EQ(progress->holders, 60u);
   ASSERT_THAT(progress->most, SizeIs(50));
   EXPECT_EQ(progress->most.front().session, session);
   EXPECT_GT(progress->most[48].bytes, progress->most[49].bytes);
+}
+
+TEST_F(CordonsTest, HoweverManyHoldAnIslandEachLookAtThemIsShort) {
+  Start();
+  size_t looks_before = 0;
+  for (size_t sessions = 500; sessions <= 2000; sessions *= 2) {
+    for (size_t open = cluster.inspection().counts().sessions; open <= sessions; ++open) {
+      session = actions.Open(cluster);
+      PutReady(1, 0, open == 7 ? 32 : 16);
+    }
+    uint64_t before = cluster.units();
+    const auto units = [&] { return cluster.units() - std::exchange(before, cluster.units()); };
+    auto progress = cluster.fleet().DrainIsland("ia", By("op"));
+    ASSERT_TRUE(progress.ok());
+    EXPECT_FALSE(progress->drained);
+    EXPECT_EQ(progress->holders, sessions);
+    EXPECT_LE(units(), 10u);
+    size_t looks = 1;
+    for (; !cluster.fleet().LookAtHolders("ia", *progress); ++looks)
+      EXPECT_LE(units(), 2 * Cluster::Fleet::kMostLooks);
+    EXPECT_GE(looks, sessions / Cluster::Fleet::kMostLooks);
+    EXPECT_GT(looks, looks_before);
+    looks_before = looks;
+    EXPECT_EQ(progress->holders, sessions);
+    EXPECT_EQ(progress->watching, 1u);
+    EXPECT_EQ(progress->most.front().bytes, 128);
+    EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+    ASSERT_TRUE(cluster.fleet().UncordonIsland("ia").ok());
+  }
+}
+
+TEST_F(CordonsTest, CordonsOfIslandsThatAreForgottenAreListedAndEnd) {
+  Start();
+  ASSERT_TRUE(cluster.fleet().CordonIsland("ia", By("op")).ok());
+  const IslandId island = cluster.fleet().Islands()[0].id;
+  // One that is down may be cordoned, and is known.
+  cluster.fleet().ExecutorLost(b, absl::UnavailableError("gone"));
+  EXPECT_EQ(cluster.fleet().CordonIsland("ib", By("op")).value(), true);
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("gone"));
+  cluster.sessions().Close(session);
+  RunTurns();
+  EXPECT_THAT(cluster.fleet().AbsentCordons(), IsEmpty());
+  ASSERT_TRUE(cluster.fleet().ForgetIsland(island, absl::UnavailableError("forgotten")));
+  const auto absent = cluster.fleet().AbsentCordons();
+  ASSERT_THAT(absent, SizeIs(1));
+  EXPECT_EQ(absent.begin()->first, "ia");
+  EXPECT_EQ(absent.begin()->second.by, "op");
+  EXPECT_EQ(cluster.fleet().CordonIsland("ia", By("op")).value(), false);
+  EXPECT_EQ(cluster.fleet().UncordonIsland("ia").value(), true);
+  EXPECT_THAT(cluster.fleet().AbsentCordons(), IsEmpty());
+  // Nothing leads to one that is forgotten any more.
+  EXPECT_EQ(cluster.fleet().CordonIsland("ia", By("op")).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster.fleet().UncordonIsland("ia").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -265,7 +265,7 @@ void Cluster::Nodes::TakeOut(Node& node, Session* session) {
     session->node_records.Remove(node.record_bytes);
   Holdings& has = s.holdings.at(node.session);
   has.nodes.erase(node.id);
-  --has.stakes.at(node.island).nodes;
+  has.stakes.at(node.island).Count(&Stake::nodes, false);
   std::unique_ptr<Node> ended = s.all_nodes.Take(node.id);
   if (ended->large) --s.islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&

@@ -77,6 +77,7 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
   known->up = true;
   ++island->up;
   if (s.IslandUp(*island)) island->gone = absl::OkStatus();
+  s.UpdateOpen(*island);
   known->next_seq = 1;
   for (int i = 0; i < spec.num_devices; ++i)
     s.admission.SetDevice(DeviceId(known->first_device.value + i), spec.device_memory);

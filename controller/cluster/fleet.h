@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,13 +50,17 @@ class Cluster::Fleet {
   // that is cordoned keeps its cordon. Returns whether it was not cordoned before.
   static constexpr size_t kMostCordons = 1024;
   absl::StatusOr<bool> CordonIsland(const std::string& island, Cordon cordon);
-  // Ends that. Sessions that were opened meanwhile do not see it. Returns whether it was cordoned.
+  // Ends that, also for one that is not known any more. Sessions that were opened meanwhile do not
+  // see it. Returns whether it was cordoned.
   absl::StatusOr<bool> UncordonIsland(const std::string& island);
-  // Cordons it if need be, and says who has something there. If nobody has, it is drained from now
-  // on: work that comes to it fails.
-  // nullopt: FAILED_PRECONDITION if it is not cordoned.
+  // Cordons it if need be, and says how many sessions hold it. If none does, it is drained from now
+  // on: work that comes to it fails. nullopt: FAILED_PRECONDITION if it is not cordoned.
   absl::StatusOr<DrainProgress> DrainIsland(const std::string& island,
                                             std::optional<Cordon> cordon);
+  // Then finds out who these are. They may be many: each call looks at some of them. Returns
+  // whether it has looked at all; what changes meanwhile may be told or not.
+  static constexpr size_t kMostLooks = 250;
+  bool LookAtHolders(const std::string& island, DrainProgress& progress) const;
 
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report);
 
@@ -70,6 +75,10 @@ class Cluster::Fleet {
   // An executor of the island, up or not: all of them have the same runtime and platform. nullptr:
   // there is no such island, or it is forgotten. Valid until the next event.
   const ExecutorSpec* AnyOf(IslandId island) const;
+  // UNAVAILABLE: work that comes to the island fails, since it is drained or forgotten.
+  absl::Status TakesWork(IslandId island) const;
+  // The cordons of islands that are not known: they are down and forgotten. By name.
+  std::map<std::string, Cordon> AbsentCordons() const;
   // The device's number within its executor.
   int32_t OrdinalOf(DeviceId device) const;
   std::vector<DeviceUsage> Usage() const;

@@ -23,6 +23,7 @@
 #include "controller/cluster/code_layout.h"
 #include "controller/cluster/id_table.h"
 #include "controller/cluster/shard_list.h"
+#include "controller/cluster/stake.h"
 #include "core/shape.h"
 #include "graph/plan.h"
 
@@ -41,28 +42,6 @@ struct Stored {
   size_t bytes = 0;  // charged to the session; invariant: Session::stored is the sum of these
   // The group of the same shards on devices, once something there has read them. It refers to this.
   GroupId placed;
-};
-
-// The nodes and groups of a session on one island.
-struct Stake {
-  size_t nodes = 0;         // nodes on the island that have not ended
-  Group* groups = nullptr;  // the first of the list
-  Group* walk = nullptr;    // the next one to be told of a loss
-  // The bytes and shards accounted for, by device from the island's first one on. Invariant: those
-  // of the charged groups.
-  struct Held {
-    int64_t bytes = 0;
-    int shards = 0;
-  };
-  uint32_t first_device = 0;
-  std::vector<Held> held;
-  // The charged groups, and their bytes: the sum of `held`.
-  size_t arrays = 0;
-  int64_t bytes = 0;
-  // The lists of the last group there that was put, copied or resharded. The next one shares those
-  // that are the same, so many arrays that lie alike hold them once.
-  SharedVector<Place> places;
-  SharedVector<int32_t> blob_of_shard;
 };
 
 // The nodes and groups of a session, which may outlive it: launched work runs to its end.

@@ -17,7 +17,7 @@ Group& Cluster::Groups::Make(SessionId session, IslandId island, DType dtype,
 
 Group& Cluster::Groups::Insert(std::unique_ptr<Group> group) {
   Group& made = s.all_groups.Insert(std::move(group));
-  Stake& stake = s.StakeOf(s.HoldingsOf(made.session), made.island);
+  Stake& stake = s.StakeOf(made.session, s.HoldingsOf(made.session), made.island);
   made.stake = &stake;
   made.next = stake.groups;
   if (made.next != nullptr) made.next->previous = &made;
@@ -73,7 +73,7 @@ void Cluster::Groups::Erase(Group& group) {
 void Cluster::Groups::SetCharged(Group& group, bool charged) {
   if (std::exchange(group.charged, charged) == charged) return;
   Stake& stake = *group.stake;
-  stake.arrays += charged ? 1 : -1;
+  stake.Count(&Stake::arrays, charged);
   for (const Place& place : group.places) {
     const size_t at = place.device.value - stake.first_device;
     if (at >= stake.held.size()) stake.held.resize(at + 1);

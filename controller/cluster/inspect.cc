@@ -118,6 +118,19 @@ const ExecutorSpec* Cluster::Fleet::AnyOf(IslandId id) const {
   return &state_->executors.at(island->second.executors.front()).spec;
 }
 
+absl::Status Cluster::Fleet::TakesWork(IslandId island) const {
+  const auto it = state_->islands.find(island);
+  return it == state_->islands.end() ? absl::OkStatus() : state_->TakesWork(it->second);
+}
+
+std::map<std::string, Cordon> Cluster::Fleet::AbsentCordons() const {
+  std::map<std::string, Cordon> out;
+  for (const auto& [name, cordon] : state_->cordons) {
+    if (!state_->island_by_name.contains(name)) out.emplace(name, cordon);
+  }
+  return out;
+}
+
 int32_t Cluster::Fleet::OrdinalOf(DeviceId device) const {
   const Executor& executor = *state_->ExecutorOf(device);
   return static_cast<int32_t>(device.value - executor.first_device.value);

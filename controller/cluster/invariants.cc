@@ -33,6 +33,8 @@ struct Cluster::Inspection::Invariants {
   absl::Status CheckWaiters();
   absl::Status CheckNodes();
   absl::Status CheckGroups();
+  // Those who hold islands are known there, and nobody has arrays on a drained one.
+  absl::Status CheckHolders();
   absl::Status CheckStakes();
   absl::Status CheckMemory();
 };
@@ -53,6 +55,7 @@ absl::Status Cluster::Inspection::CheckInvariants() const {
   FAIRWAY_RETURN_IF_ERROR(check.CheckWaiters());
   FAIRWAY_RETURN_IF_ERROR(check.CheckNodes());
   FAIRWAY_RETURN_IF_ERROR(check.CheckGroups());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckHolders());
   FAIRWAY_RETURN_IF_ERROR(check.CheckStakes());
   return check.CheckMemory();
 }
@@ -322,6 +325,49 @@ absl::Status Cluster::Inspection::Invariants::CheckGroups() {
   return absl::OkStatus();
 }
 
+absl::Status Cluster::Inspection::Invariants::CheckHolders() {
+  std::map<const Stake*, size_t> calls;
+  const auto count = [&](const CallHold& hold) {
+    for (const Stake* const stake : hold.stakes()) ++calls[stake];
+  };
+  const auto count_work = [&](const auto& work) {
+    if (work.run != nullptr) count(work.run->hold);
+    if (work.request != nullptr) count(work.request->hold);
+    return work.run == nullptr ||
+           work.run->hold.stakes().size() == work.run->program->placed->islands.size();
+  };
+  for (const auto& [id, list] : s.worklists) {
+    if (!count_work(list) || (list.closing != nullptr && !count_work(*list.closing)))
+      return Error(absl::StatusCode::kInternal,
+                   "session {} runs a program in slices and does not hold its islands", id);
+  }
+  std::map<IslandId, size_t> holders;
+  for (const auto& [id, has] : s.holdings) {
+    for (const auto& [island, stake] : has.stakes) {
+      const auto there = s.islands.find(island);  // it may be forgotten, without a stake
+      const bool holds = stake.nodes + stake.arrays + stake.calls > 0;
+      const bool known = there != s.islands.end() && there->second.holders.contains(id);
+      holders[island] += holds ? 1 : 0;
+      if (holds != known || stake.calls != calls[&stake])
+        return Error(absl::StatusCode::kInternal,
+                     "session {} has {} nodes, {} arrays and {} calls ({} are made) on island {}, "
+                     "and holds it: {}",
+                     id, stake.nodes, stake.arrays, stake.calls, calls[&stake], island, known);
+      if (stake.arrays == 0) continue;
+      const Cordon* const cordon = s.CordonOf(there->second);
+      if (cordon != nullptr && cordon->drained)
+        return Error(absl::StatusCode::kInternal,
+                     "session {} has arrays on island {}, which is drained", id, island);
+    }
+  }
+  for (const auto& [id, island] : s.islands) {
+    if (island.holders.size() != holders[id])
+      return Error(absl::StatusCode::kInternal, "island {} has {} holders, but {} sessions hold it",
+                   id, island.holders.size(), holders[id]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Cluster::Inspection::Invariants::CheckStakes() {
   size_t listed = 0, owned = 0, losses = 0, endings = 0, ending = 0;
   for (const auto& [id, has] : s.holdings) {
@@ -346,10 +392,6 @@ absl::Status Cluster::Inspection::Invariants::CheckStakes() {
         return Error(absl::StatusCode::kInternal,
                      "session {} is said to have {} arrays of {} bytes on island {}, but has {}",
                      id, stake.arrays, stake.bytes, island, arrays);
-      const auto there = s.islands.find(island);  // it may be forgotten, without a stake
-      if (stake.arrays > 0 && (there == s.islands.end() || !s.Drained(there->second).ok()))
-        return Error(absl::StatusCode::kInternal,
-                     "session {} has arrays on island {}, which is drained or unknown", id, island);
     }
   }
   for (const auto& [id, list] : s.worklists) {

@@ -31,6 +31,7 @@ void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   Island& island = s.islands.at(lost.island);
   ++island.epoch;
   --island.up;
+  s.UpdateOpen(island);
   if (lost.telling > 0) return;  // it was given nothing since the loss before this one
   lost.lost_open = std::exchange(lost.open, {});
   for (const auto& [executable, install] : std::exchange(lost.installs, {}))

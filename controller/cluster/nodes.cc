@@ -53,7 +53,7 @@ Node& Cluster::Nodes::InsertNode(std::unique_ptr<Node> node) {
   Node& made = s.all_nodes.Insert(std::move(node));
   Holdings& has = s.HoldingsOf(session);
   has.nodes.insert(has.nodes.end(), made.id);  // it is the youngest
-  ++s.StakeOf(has, made.island).nodes;
+  s.StakeOf(session, has, made.island).Count(&Stake::nodes, true);
   return made;
 }
 

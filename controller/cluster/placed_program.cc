@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/crc32c.h"
@@ -48,9 +49,13 @@ class Placing {
         out_(std::make_shared<PlacedProgram>()) {}
 
   absl::StatusOr<std::shared_ptr<PlacedProgram>> Do() {
-    for (const std::vector<int32_t>& slice : source_.slices)
-      FAIRWAY_RETURN_IF_ERROR(
-          Annotate(IslandOf(devices_, slice).status(), "program " + source_.name));
+    std::set<IslandId> islands;
+    for (const std::vector<int32_t>& slice : source_.slices) {
+      const absl::StatusOr<IslandId> island = IslandOf(devices_, slice);
+      if (!island.ok()) return Annotate(island.status(), "program " + source_.name);
+      islands.insert(*island);
+    }
+    out_->islands.assign(islands.begin(), islands.end());
     FAIRWAY_RETURN_IF_ERROR(CheckValues());
     out_->bytes = PlacedBytes(source_);
     FAIRWAY_RETURN_IF_ERROR(PlaceTypes());

@@ -33,8 +33,9 @@ namespace fairway {
 struct PlacedProgram {
   std::string name;
   bool sequential = false;
-  ProgramPlan plan;              // without its types and constants
-  std::vector<ArraySpec> types;  // the plan's types, over virtual devices
+  ProgramPlan plan;               // without its types and constants
+  std::vector<ArraySpec> types;   // the plan's types, over virtual devices
+  std::vector<IslandId> islands;  // of its slices, each once
   struct Part {
     size_t step = 0;  // its number in the plan
     ExecutableSpec spec;
@@ -88,6 +89,7 @@ struct ProgramRun {
   const std::vector<bool> kept;         // by argument: whether it must not be donated; empty: none
   const std::optional<uint64_t> token;  // of the watch of the whole run
   const std::optional<uint64_t> watch_results;  // of a watch that begins when the results exist
+  CallHold hold;                                // of the program's islands, if it goes on in slices
   ResultHandles handles;
   Cluster::Done done;  // nullptr: nobody asks
   Cluster::Each each;

@@ -97,6 +97,7 @@ void Cluster::ProgramRuns::BeginRun(SessionId session, std::unique_ptr<ProgramRu
   list.run = std::move(run);
   const uint64_t until = s.units + std::min(kSliceUnits, s.options.turn_units);
   while (list.run != nullptr && s.units < until) GoOn(session, list);
+  if (list.run != nullptr) s.Hold(session, list.run->hold, list.run->program->placed->islands);
   s.work.GoOn();
 }
 

@@ -2,6 +2,7 @@
 #include "controller/cluster/registry.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/time_text.h"
 
@@ -21,7 +22,8 @@ const Cordon* Registry::CordonOf(const Island& island) const {
 
 absl::Status Registry::Drained(const Island& island) const {
   const Cordon* const cordon = CordonOf(island);
-  if (cordon == nullptr || !cordon->drained) return absl::OkStatus();
+  if (cordon == nullptr || !cordon->drained || Planted(Bug::kDrainedTakesWork))
+    return absl::OkStatus();
   return Error(absl::StatusCode::kUnavailable,
                "island {} is drained: {} cordoned it on {}, and nobody had anything there. Open a "
                "new session, which gets other islands, or ask an operator for `fairway uncordon "
@@ -29,7 +31,27 @@ absl::Status Registry::Drained(const Island& island) const {
                island.name, cordon->by, TimeText(cordon->since), island.name);
 }
 
-absl::Status Registry::NoneOpen(const Island& island) const {
+absl::Status Registry::TakesWork(const Island& island) const {
+  return island.forgotten ? island.gone : Drained(island);
+}
+
+void Registry::UpdateOpen(const Island& island) {
+  if (island.forgotten) return;  // it went down before, and its name may be another one's
+  open_islands.erase(island.name);
+  closed_islands.erase(island.name);
+  if (!IslandUp(island)) return;
+  const bool open = CordonOf(island) == nullptr || Planted(Bug::kShowCordoned);
+  (open ? open_islands : closed_islands).emplace(island.name, island.id);
+}
+
+absl::Status Registry::AnyOpen() const {
+  if (!open_islands.empty()) return absl::OkStatus();
+  if (closed_islands.empty())
+    return Error(absl::StatusCode::kUnavailable,
+                 "no island is up: {} known. Start a worker (fairway-worker --controller ...) or "
+                 "wait for one to return",
+                 islands.size());
+  const Island& island = islands.at(closed_islands.rbegin()->second);
   const Cordon& cordon = *CordonOf(island);
   return Error(absl::StatusCode::kUnavailable,
                "no island takes new sessions: all that are up are cordoned, island {} by {} since "
@@ -71,10 +93,23 @@ absl::Status Registry::CheckRegistry() const {
     const auto name = island_by_name.find(island.name);
     const bool found = name != island_by_name.end() && name->second == id;
     named_islands += found ? 1 : 0;
+    const bool shown = open_islands.contains(island.name) || closed_islands.contains(island.name);
+    if (!island.forgotten && shown != IslandUp(island))
+      return Error(absl::StatusCode::kInternal, "island {} is up: {}; new sessions know of it: {}",
+                   id, !shown, shown);
     if (up != island.up || found == island.forgotten)
       return Error(absl::StatusCode::kInternal,
                    "island {} has {} executors up and counts {}; its name leads to it: {}", id, up,
                    island.up, found);
+  }
+  for (const auto& [open, cordoned] : {std::pair(&open_islands, false), {&closed_islands, true}}) {
+    for (const auto& [name, id] : *open) {
+      const auto known = island_by_name.find(name);
+      if (known == island_by_name.end() || known->second != id ||
+          cordons.contains(name) != cordoned)
+        return Error(absl::StatusCode::kInternal, "island {} is among those that are {}", name,
+                     cordoned ? "cordoned" : "open");
+    }
   }
   if (named != executor_of_worker.size() || named_islands != island_by_name.size())
     return Error(absl::StatusCode::kInternal, "a name leads to nothing");

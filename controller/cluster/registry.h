@@ -63,6 +63,8 @@ struct Island {
   DeviceId first_device;  // the lowest of its devices
   // Sessions that were opened while it was up, and have not ended.
   size_t sessions = 0;
+  // Those that have something there or call something there (Stake::Holds), also ended ones.
+  absl::btree_set<SessionId> holders;
   bool forgotten = false;  // sessions that know it still find it, but its name does not lead to it
   Sequencer sequencer{SequencerOptions{}};
   absl::btree_set<NodeId> prepared;  // its prepared launches and receives
@@ -142,7 +144,9 @@ struct Registry {
   std::map<IslandId, Island> islands;
   // Of what is not forgotten.
   std::unordered_map<std::string, ExecutorId> executor_of_worker;
-  std::unordered_map<std::string, IslandId> island_by_name;
+  std::map<std::string, IslandId> island_by_name;
+  // Those that are up: new sessions see the open ones, and not the cordoned ones (UpdateOpen).
+  std::map<std::string, IslandId> open_islands, closed_islands;
   // By the island's name, whether it is known or not: they outlive its record. Invariant: no
   // session has anything in the memory of a drained island.
   std::map<std::string, Cordon> cordons;
@@ -160,10 +164,14 @@ struct Registry {
   bool IslandUp(const Island& island) const;
   // nullptr: it takes new sessions.
   const Cordon* CordonOf(const Island& island) const;
+  // To be called when it has come up or gone down, was cordoned, uncordoned or forgotten.
+  void UpdateOpen(const Island& island);
+  // Whether there is an island that a new session sees; else why not.
+  absl::Status AnyOpen() const;
   // What work that comes to the island gets, if it is drained; OK: it is not.
   absl::Status Drained(const Island& island) const;
-  // What a new session gets if all islands that are up are cordoned, as this one is.
-  absl::Status NoneOpen(const Island& island) const;
+  // The same, and if it is forgotten.
+  absl::Status TakesWork(const Island& island) const;
   // For messages: "island i0 (worker w0)".
   std::string Where(IslandId island) const;
   // Finds numbers for an executor's devices: those of a forgotten one, or new ones.

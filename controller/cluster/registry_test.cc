@@ -28,6 +28,7 @@ class RegistryTest : public testing::Test {
     for (int32_t i = 0; i < devices; ++i)
       registry_.device_owner[executor.first_device.value + i] = &executor;
     on.executors.push_back(id);
+    registry_.UpdateOpen(on);
     return executor;
   }
   void Forget(Executor& executor) {
@@ -36,6 +37,9 @@ class RegistryTest : public testing::Test {
       registry_.device_owner[executor.first_device.value + i] = nullptr;
     registry_.free_devices.emplace(devices, executor.first_device.value);
     registry_.executor_of_worker.erase(executor.spec.worker);
+    Island& island = registry_.islands.at(executor.island);
+    --island.up;
+    registry_.UpdateOpen(island);
     registry_.island_by_name.erase(registry_.islands.at(executor.island).name);
     registry_.islands.erase(executor.island);
     registry_.executors.erase(executor.id);
@@ -72,8 +76,26 @@ TEST_F(RegistryTest, AnIslandIsUpWhenAllItsExecutorsAre) {
   a.up = false;
   EXPECT_FALSE(registry_.CheckRegistry().ok());  // one that is down is counted
   --island.up;
+  EXPECT_FALSE(registry_.CheckRegistry().ok());  // new sessions still see it
+  registry_.UpdateOpen(island);
   EXPECT_TRUE(registry_.CheckRegistry().ok());
   EXPECT_FALSE(registry_.IslandUp(island));
+}
+
+TEST_F(RegistryTest, NewSessionsSeeIslandsThatAreUpAndNotCordoned) {
+  EXPECT_FALSE(registry_.AnyOpen().ok());
+  Add(2, 1);
+  Add(1, 1);
+  EXPECT_TRUE(registry_.AnyOpen().ok());
+  EXPECT_EQ(registry_.open_islands.begin()->first, "i1");
+  for (auto& [id, island] : registry_.islands) {
+    registry_.cordons[island.name] = {};
+    EXPECT_FALSE(registry_.CheckRegistry().ok());
+    registry_.UpdateOpen(island);
+    EXPECT_TRUE(registry_.CheckRegistry().ok());
+  }
+  EXPECT_TRUE(registry_.open_islands.empty());
+  EXPECT_EQ(registry_.AnyOpen().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(RegistryTest, TheCheckFindsADeviceOfTwoAndAnExecutorThatNobodyLists) {

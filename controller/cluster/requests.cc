@@ -21,6 +21,7 @@ void Cluster::Requests::Begin(Session& session, std::unique_ptr<LongRequest> req
   if (over) {
     AnswerRequest(session.id, *request);
   } else {
+    s.Hold(session.id, request->hold, request->ComputesOn());
     s.WorkOf(session.id).request = std::move(request);
   }
   s.work.GoOn();

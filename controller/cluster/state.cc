@@ -81,9 +81,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::NewHandles(Session& sessio
 absl::StatusOr<IslandId> Cluster::State::IslandOf(const Session& session,
                                                   const std::vector<int32_t>& devices) const {
   FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session.devices, devices));
-  const Island& island = islands.at(id);
-  if (island.forgotten) return island.gone;
-  FAIRWAY_RETURN_IF_ERROR(Drained(island));
+  FAIRWAY_RETURN_IF_ERROR(TakesWork(islands.at(id)));
   return id;
 }
 
@@ -95,10 +93,22 @@ Holdings& Cluster::State::HoldingsOf(SessionId session) {
   return it->second;
 }
 
-Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
+Stake& Cluster::State::StakeOf(SessionId session, Holdings& has, IslandId island) {
   const auto [it, absent] = has.stakes.try_emplace(island);
-  if (absent) it->second.first_device = islands.at(island).first_device.value;
+  if (absent) {
+    Island& there = islands.at(island);
+    it->second.first_device = there.first_device.value;
+    it->second.session = session;
+    it->second.holders = &there.holders;
+  }
   return it->second;
+}
+
+void Cluster::State::Hold(SessionId session, CallHold& call, const std::vector<IslandId>& on) {
+  constexpr size_t kPerUnit = 8;
+  Charge(1 + on.size() / kPerUnit);
+  Holdings& has = HoldingsOf(session);
+  for (const IslandId island : on) call.Add(StakeOf(session, has, island));
 }
 
 void Cluster::State::ForgetHoldings(SessionId session) {
@@ -106,8 +116,9 @@ void Cluster::State::ForgetHoldings(SessionId session) {
   const auto it = holdings.find(session);
   if (it == holdings.end() || !it->second.nodes.empty()) return;
   const auto& stakes = it->second.stakes;
-  if (std::all_of(stakes.begin(), stakes.end(),
-                  [](const auto& stake) { return stake.second.groups == nullptr; }))
+  if (std::all_of(stakes.begin(), stakes.end(), [](const auto& stake) {
+        return stake.second.groups == nullptr && stake.second.calls == 0;
+      }))
     holdings.erase(it);
 }
 
@@ -119,7 +130,7 @@ bool Cluster::State::Needed(const Island& island) const {
   for (const auto& [session, has] : holdings) {
     const auto stake = has.stakes.find(island.id);
     if (stake == has.stakes.end()) continue;
-    if (stake->second.groups != nullptr || stake->second.nodes > 0) return true;
+    if (stake->second.groups != nullptr || stake->second.Holds()) return true;
   }
   return std::ranges::any_of(executables,
                              [&](const auto& entry) { return entry.second.island == island.id; });

@@ -79,8 +79,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   Watches watches{*this};
   Work work{*this};
 
-  // Those that a new session sees, in the order of their names. Errors: as Sessions::Open.
-  absl::StatusOr<std::vector<const Island*>> OpenIslands() const;
   // For the session's next operation: first finishes the one under way.
   absl::StatusOr<Session*> FindSession(SessionId id);
   // The same, but leaves a busy session busy: for operations without arrays.
@@ -104,7 +102,9 @@ struct Cluster::State : Registry, Ledger, Turns {
   // What the session has; makes the record if there is none.
   Holdings& HoldingsOf(SessionId session);
   // The session's stake on the island; makes it if it is new.
-  Stake& StakeOf(Holdings& has, IslandId island) const;
+  Stake& StakeOf(SessionId session, Holdings& has, IslandId island);
+  // A call goes on in slices: it holds these islands until it is over.
+  void Hold(SessionId session, CallHold& call, const std::vector<IslandId>& on);
   // Forgets the holdings of a session that has ended, once nothing is left of them.
   void ForgetHoldings(SessionId session);
   // Whether something may still ask for the island's record.

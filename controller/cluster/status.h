@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,10 +51,21 @@ struct IslandHolder {
 struct DrainProgress {
   bool cordoned = false;  // by this call
   bool drained = false;
-  bool closed = false;                  // drained by this call
-  size_t holders = 0;                   // sessions
+  bool closed = false;  // drained by this call
+  size_t holders = 0;   // sessions
+  // Once Fleet::LookAtHolders has looked at all:
   std::vector<IslandHolder> most = {};  // those with most bytes there, the first ones
   size_t watching = 0;                  // open sessions that see the island and have nothing there
+
+  // How far it has looked.
+  struct Look {
+    bool launches_done = false;
+    NodeId next;                            // the launches before it were looked at
+    std::map<SessionId, size_t> running{};  // launches by session
+    SessionId after;                        // the sessions up to it were looked at
+    size_t holders = 0, open = 0;           // of these
+  };
+  Look look = {};
 };
 
 struct IslandStatus {

@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "controller/cluster/array_table.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/stake.h"
 
 namespace fairway {
 
@@ -157,6 +158,9 @@ class LongRequest {
   // The bytes of the records that it has made and that are in no table yet. Counted in the total of
   // all sessions.
   virtual size_t made_bytes() const { return 0; }
+  // The islands on which it computes, if it is a call.
+  virtual std::vector<IslandId> ComputesOn() const { return {}; }
+  CallHold hold;  // of these, if it goes on in slices
   // Groups that it has made, but no array has yet. It holds one reference to each.
   std::vector<GroupId> held;
 

@@ -159,10 +159,12 @@ CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_
 
 CompileService::~CompileService() { *alive_ = false; }
 
-// An executor that is down counts: it is on its way back, and work for it waits meanwhile.
+// An executor that is down counts: it is on its way back, and work for it waits meanwhile. Nothing
+// is compiled for a drained island, nor by its workers for others: they may be stopped.
 absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
   const ExecutorSpec* const spec = cluster_->fleet().AnyOf(island);
   if (spec == nullptr) return Error(absl::StatusCode::kNotFound, "there is no island {}", island);
+  FAIRWAY_RETURN_IF_ERROR(cluster_->fleet().TakesWork(island));
   return fmt::format("{}/{}/{}/{}", spec->runtime, spec->platform_name, spec->platform_version,
                      spec->device_kind);
 }
@@ -215,7 +217,7 @@ std::optional<IslandId> CompileService::AskNext(Entry& entry, IslandId asked) co
   if (entry.asked_again == kTimes) return std::nullopt;
   ++entry.asked_again;
   // Ask the same island once more: another worker there may have a compiler.
-  if (entry.without.insert(asked).second) return asked;
+  if (entry.without.insert(asked).second && PlatformOf(asked).ok()) return asked;
   const std::vector<ExecutorStatus> executors = cluster_->fleet().Executors();
   const auto here = std::ranges::find(executors, asked, &ExecutorStatus::island);
   for (const ExecutorStatus& other : executors) {
@@ -356,7 +358,7 @@ void CompileService::ForgetIsland(IslandId island) { Unload(UnusedOn(island)); }
 
 void CompileService::Answer(Entry& entry, const KnownProgram& program,
                             const v1::CompileOptions& options, Waiter waiter) {
-  // The island may have been forgotten meanwhile.
+  // The island may have been forgotten or drained meanwhile.
   if (const auto there = PlatformOf(waiter.target.island); !there.ok())
     return waiter.done(there.status());
   if (entry.metadata->names_devices()) {

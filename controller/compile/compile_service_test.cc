@@ -153,6 +153,41 @@ TEST_F(CompileServiceTest, FailuresReachAllWhoWaitAndAreNotKept) {
   EXPECT_EQ(cluster_.open_compilations(), 1u);
 }
 
+TEST_F(CompileServiceTest, NothingIsCompiledForADrainedIslandOrByItsWorkers) {
+  auto& fleet = cluster_.cluster().fleet();
+  const std::string drained = devices_[2].island;
+  const auto is_drained = [](const absl::Status& status) {
+    return status.code() == absl::StatusCode::kUnavailable &&
+           Text(status).find("is drained: op cordoned it on") != std::string::npos;
+  };
+  Compile("q", 2, 1);
+  ASSERT_TRUE(fleet.DrainIsland(drained, Cordon{.by = "op"})->drained);
+  // Neither is code that was being compiled for it.
+  cluster_.AnswerCompile(TestCode(1, 1, 1));
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(is_drained(results_[0].status())) << results_[0].status();
+  Compile("q", 2, 1);
+  Compile("p", 2, 1);
+  EXPECT_EQ(cluster_.open_compilations(), 0u);
+  ASSERT_EQ(results_.size(), 3u);
+  EXPECT_TRUE(is_drained(results_[1].status())) << results_[1].status();
+  EXPECT_TRUE(is_drained(results_[2].status())) << results_[2].status();
+  // Its workers are not asked in the place of those of another one.
+  Compile("p", 0, 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(cluster_.last_island(), devices_[0].island_id);
+    cluster_.AnswerCompile(absl::UnavailableError("gone"));
+  }
+  ASSERT_EQ(results_.size(), 4u);
+  EXPECT_THAT(Text(results_[3].status()), testing::HasSubstr("gone"));
+  // Nor once more if it has been drained meanwhile.
+  Compile("r", 0, 1);
+  ASSERT_TRUE(fleet.DrainIsland(devices_[0].island, Cordon{.by = "op"})->drained);
+  cluster_.AnswerCompile(absl::UnavailableError("gone"));
+  EXPECT_EQ(cluster_.open_compilations(), 0u);
+  EXPECT_EQ(results_.size(), 5u);
+}
+
 TEST_F(CompileServiceTest, WhatAWorkerDidNotEndIsAskedAgainHereAndThenElsewhere) {
   const absl::Status gone = absl::UnavailableError("worker w0 went away while it compiled");
   Compile("p", 0, 1);

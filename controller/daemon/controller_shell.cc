@@ -453,6 +453,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.log_dir = options_.log_dir;
   out.counts = cluster_->inspection().counts();
   out.islands = cluster_->fleet().Islands();
+  out.absent_cordons = cluster_->fleet().AbsentCordons();
   out.executors = cluster_->fleet().Executors();
   // In the order of slices in sessions, not in the order of registration.
   std::sort(out.islands.begin(), out.islands.end(),

@@ -33,6 +33,7 @@ struct ControllerSnapshot {
 
   ClusterCounts counts;
   std::vector<IslandStatus> islands;
+  std::map<std::string, Cordon> absent_cordons;  // of islands that are not known, by their names
   std::vector<ExecutorStatus> executors;
   std::map<ExecutorId, std::chrono::milliseconds> stalled;
   std::map<ExecutorId, LoopLoad> loads;

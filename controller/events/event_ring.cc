@@ -44,8 +44,15 @@ bool EventRing::ByWhat::operator()(const Event* a, const Event* b) const {
   return key(a->what) < key(b->what);
 }
 
-EventRing::Part EventRing::PartOf(const std::string& owner, const std::set<uint64_t>& ids) {
+EventRing::Part EventRing::PartOf(const Owner& owner, const std::set<uint64_t>& ids) {
   return {ids.size(), ids.empty() ? 0 : UINT64_MAX - *ids.begin(), owner};
+}
+
+EventRing::Owner EventRing::OwnPart(const Room& room, const NewEvent& what) {
+  const size_t own = room.ids.size() - (room.ids.contains(std::nullopt) ? 1 : 0);
+  const bool has_one = room.ids.contains(what.owner);
+  if (has_one || own < kParts.at(static_cast<size_t>(what.kind))) return what.owner;
+  return std::nullopt;
 }
 
 void EventRing::Add(NewEvent what, Time now) {
@@ -53,7 +60,7 @@ void EventRing::Add(NewEvent what, Time now) {
   what.text = BoundedText(what.text, kMostText - kSaysSo);
   for (std::string* const name : {&what.object, &what.owner, &what.tenant})
     *name = BoundedText(*name, kMostName - kSaysSo);
-  Event event{.id = next_++, .what = std::move(what), .first = now, .last = now, .count = 1};
+  Kept event{{.id = next_++, .what = std::move(what), .first = now, .last = now, .count = 1}, {}};
   if (const auto known = known_.find(&event); known != known_.end()) {
     event.first = (*known)->first;
     event.count = (*known)->count + 1;
@@ -61,27 +68,27 @@ void EventRing::Add(NewEvent what, Time now) {
   }
   Room& room = RoomOf(event);
   while (room.size >= kRooms.at(static_cast<size_t>(event.what.kind))) {
-    const std::string& most = std::get<std::string>(*room.parts.rbegin());
+    const Owner& most = std::get<Owner>(*room.parts.rbegin());
     Remove(events_.at(*room.ids.at(most).begin()));
   }
+  event.part = OwnPart(room, event.what);
   Insert(std::move(event));
 }
 
-void EventRing::Insert(Event event) {
+void EventRing::Insert(Kept event) {
   Room& room = RoomOf(event);
-  const std::string& owner = event.what.owner;
-  std::set<uint64_t>& own = room.ids[owner];
-  room.parts.erase(PartOf(owner, own));
+  std::set<uint64_t>& own = room.ids[event.part];
+  room.parts.erase(PartOf(event.part, own));
   own.insert(event.id);
-  room.parts.insert(PartOf(owner, own));
+  room.parts.insert(PartOf(event.part, own));
   ++room.size;
   const uint64_t id = event.id;
   known_.insert(&events_.emplace(id, std::move(event)).first->second);
 }
 
-void EventRing::Remove(const Event& event) {
+void EventRing::Remove(const Kept& event) {
   Room& room = RoomOf(event);
-  const auto own = room.ids.find(event.what.owner);
+  const auto own = room.ids.find(event.part);
   room.parts.erase(PartOf(own->first, own->second));
   own->second.erase(event.id);
   if (own->second.empty()) {

@@ -57,16 +57,19 @@ struct Event {
   uint64_t count = 0;  // it happened so often, between these times
 };
 
-// Keeps the latest events. When a room is full, the owner that has most in it loses its oldest one:
-// who has less than the others loses nothing, however much they do. An event that repeats a kept
-// one is the same event, which has happened once more: of the fleet if it has the same owner,
-// reason and object, whatever its text, which may have the number of a process; of the others if it
-// has the same text, too. Pure; loop-confined.
+// Keeps the latest events. When a room is full, the part that has most in it loses its oldest one:
+// who has less than the others loses nothing, however much they do. Each owner has a part of its
+// own, but when there are as many as kParts says, all other owners share one. So whoever names many
+// owners leaves each of those that were there before at least kRooms / (kParts + 1) events. An
+// event that repeats a kept one is the same event, which has happened once more: of the fleet if it
+// has the same owner, reason and object, whatever its text, which may have the number of a process;
+// of the others if it has the same text, too. Pure; loop-confined.
 class EventRing {
  public:
   using Time = Event::Time;
 
   static constexpr std::array<size_t, 3> kRooms = {1024, 1024, 256};  // by EventKind
+  static constexpr std::array<size_t, 3> kParts = {255, 31, 31};      // of one owner each
   static constexpr size_t kMostText = 4096;  // bytes; longer ones are cut, as BoundedText does
   static constexpr size_t kMostName = 256;   // the same, of objects, owners and tenants
 
@@ -91,24 +94,31 @@ class EventRing {
   struct ByWhat {
     bool operator()(const Event* a, const Event* b) const;
   };
-  // An owner with what it has in a room. The last of all loses an event first: it has most, and of
-  // those with as many the oldest one.
-  using Part = std::tuple<size_t, uint64_t, std::string>;
+  // Whose part it is; nullopt: that of all owners without one.
+  using Owner = std::optional<std::string>;
+  struct Kept : Event {
+    Owner part;  // where it is
+  };
+  // A part, by what it has. The last of all loses an event first: it has most, and of those with as
+  // many the oldest one.
+  using Part = std::tuple<size_t, uint64_t, Owner>;
   struct Room {
-    std::map<std::string, std::set<uint64_t>> ids;  // by owner; none is empty
-    std::set<Part> parts;                           // of each of `ids`
-    size_t size = 0;                                // the sum of these
+    std::map<Owner, std::set<uint64_t>> ids;  // none is empty
+    std::set<Part> parts;                     // of each of `ids`
+    size_t size = 0;                          // the sum of these
   };
 
-  static Part PartOf(const std::string& owner, const std::set<uint64_t>& ids);
+  static Part PartOf(const Owner& owner, const std::set<uint64_t>& ids);
   Room& RoomOf(const Event& event) { return rooms_.at(static_cast<size_t>(event.what.kind)); }
-  void Insert(Event event);
-  void Remove(const Event& event);
+  // The part of an owner's next event.
+  static Owner OwnPart(const Room& room, const NewEvent& what);
+  void Insert(Kept event);
+  void Remove(const Kept& event);
 
   uint64_t next_ = 1;
-  std::map<uint64_t, Event> events_;
-  std::set<const Event*, ByWhat> known_;  // each of events_
-  std::array<Room, 3> rooms_;             // by EventKind: each of events_
+  std::map<uint64_t, Kept> events_;
+  std::set<const Kept*, ByWhat> known_;  // each of events_
+  std::array<Room, 3> rooms_;            // by EventKind: each of events_
 };
 
 }  // namespace fairway

@@ -89,9 +89,30 @@ TEST_F(EventRingTest, WhoeverDoesMostLosesItsOldestEventsAndNobodyElseDoes) {
 TEST_F(EventRingTest, OfOwnersWithAsManyTheOldestEventGoes) {
   const size_t most = EventRing::kRooms[static_cast<size_t>(EventKind::kRefusals)];
   for (size_t i = 0; i < most + 3; ++i)
-    Add(EventKind::kRefusals, fmt::format("host {}", i * 7919 % 1000), fmt::format("{}", i));
+    Add(EventKind::kRefusals, fmt::format("host {}", i * 7919 % 16), fmt::format("{}", i));
   EXPECT_EQ(ring_.size(), most);
   EXPECT_EQ(Texts().front(), "3");
+}
+
+TEST_F(EventRingTest, WhoeverNamesManyTenantsLeavesOthersTheirParts) {
+  for (int i = 0; i < 100; ++i) AddOfSession(i, "quiet", fmt::format("opened {}", i));
+  const size_t most = EventRing::kRooms[static_cast<size_t>(EventKind::kSessions)];
+  for (size_t i = 0; i < 3 * most; ++i)
+    AddOfSession(100 + i, fmt::format("tenant {}", i), "opened");
+  EXPECT_EQ(ring_.size(), most);
+  // The least that one has who came before them.
+  EXPECT_GE(CountOf(EventKind::kSessions, "quiet"), 30u);
+  // All are still told by their tenants.
+  EXPECT_THAT(Texts({.tenant = fmt::format("tenant {}", 3 * most - 1)}), ElementsAre("opened"));
+}
+
+TEST_F(EventRingTest, AnEventOfOneWithoutAPartIsRepeatedToo) {
+  const size_t most = EventRing::kRooms[static_cast<size_t>(EventKind::kSessions)];
+  for (size_t i = 0; i < most / 2; ++i) AddOfSession(i, fmt::format("tenant {}", i), "opened");
+  AddOfSession(5000, "late", "opened");
+  AddOfSession(5000, "late", "opened");
+  EXPECT_EQ(ring_.List({.session = 5000}).events.back().count, 2u);
+  EXPECT_EQ(ring_.size(), most / 2 + 1);
 }
 
 TEST_F(EventRingTest, ATenantSeesItsOwnEventsAndOpenOnes) {

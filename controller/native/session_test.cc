@@ -406,6 +406,25 @@ TEST_F(NativeDialogue, AWrongProgramIsNamed) {
             "parameters, the compiler 2");
 }
 
+TEST_F(NativeDialogue, NoProgramIsBoundForADrainedIsland) {
+  auto& fleet = cluster_.cluster().fleet();
+  const std::string island = fleet.Islands()[0].name;
+  const auto drain = [&] { ASSERT_TRUE(fleet.DrainIsland(island, Cordon{.by = "op"})->drained); };
+  const std::string refused =
+      "UNAVAILABLE: program p: computation \"f\": island " + island + " is drained: op cordoned it";
+  drain();
+  EXPECT_THAT(AskAndRun(TwoCalls("0, 1")), StartsWith("1 " + refused));
+  EXPECT_EQ(cluster_.open_compilations(), 0u);
+  // It is drained while the program is being compiled.
+  ASSERT_TRUE(fleet.UncordonIsland(island).ok());
+  EXPECT_EQ(AskAndRun(TwoCalls("0, 1")), "");
+  drain();
+  cluster_.AnswerCompile(TestCode(1, 1, 2, {}));
+  EXPECT_THAT(Run(), StartsWith("2 " + refused));
+  ASSERT_TRUE(fleet.UncordonIsland(island).ok());
+  EXPECT_THAT(AskAndRun(TwoCalls("0, 1")), StartsWith("3 compiled"));
+}
+
 TEST_F(NativeDialogue, ComputationsThatTheirSlicesDoNotRunAreRefusedWithTheRuntime) {
   ExecutorSpec spec = cluster_.cluster().fleet().Executors()[0].spec;
   for (const std::string runtime : {"host", "pjrt"}) {

@@ -186,3 +186,27 @@ def test_a_drain_of_an_island_that_nobody_uses_is_over_at_once(new_cluster):
     assert sorted(cluster.metrics().by("fairway_island_cordoned", "island").values()) == [0, 1]
     assert fairway(cluster, "uncordon", name).stdout == f"{name} takes new sessions\n"
     assert fairway(cluster, "uncordon", name).stdout == f"{name} was not cordoned\n"
+
+
+def test_the_cordon_of_an_island_that_is_forgotten_is_listed_and_can_be_ended(new_cluster):
+    cluster = new_cluster(1, 1, ["--runtime", "host"], {"FAIRWAY_FORGET_AFTER": "1s"})
+    link = cluster.executors()[0].flag("controller")
+    worker = subprocess.Popen(
+        [BIN / "fairway-worker", f"--controller={link}", "--name=w9", "--island=other", "--devices=1", "--runtime=host"],
+        env=cluster.environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: any(island["name"] == "other" and island["up"] for island in islands(cluster)), "the island")
+        assert fairway(cluster, "cordon", "other").stdout == "other is cordoned\n"
+    finally:
+        worker.terminate()
+        worker.wait()
+    wait_for(lambda: islands(cluster)[-1]["absent"], "the island to be forgotten")
+    assert len(islands(cluster)) == 2 and not islands(cluster)[0]["absent"]
+    assert re.search(r"\nother +absent, cordoned +- +- ", fairway(cluster, "get", "islands").stdout)
+    assert "\nother absent, cordoned since " in fairway(cluster, "status").stdout
+    assert re.search("state: +absent, cordoned\n", fairway(cluster, "describe", "island", "other").stdout)
+    assert fairway(cluster, "uncordon", "other").stdout == "other takes new sessions\n"
+    assert len(islands(cluster)) == 1
+    name = islands(cluster)[0]["name"]
+    unknown = fairway(cluster, "cordon", "other", check=False)
+    assert unknown.stderr == f"fairway cordon: there is no island 'other' (there are {name})\n"

@@ -40,6 +40,8 @@ struct SimProgram {
   ArraySpec type;                             // of all values except scalars, over positions
   std::vector<std::vector<DeviceId>> slices;  // all of one length
   std::vector<IslandId> islands;              // of the slices
+  bool on_drained = false;                    // one of these was drained when it was to be bound
+  int64_t drains = 0;                         // World::drains then
 };
 
 class Client final : public SessionOwner {

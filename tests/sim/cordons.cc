@@ -51,12 +51,15 @@ void World::CordonOrDrain(Random& r) {
     drained.erase(island);
     Count("island uncordoned");
   } else {
-    const auto progress = fleet.DrainIsland(island, Cordon{.by = "op"});
+    auto progress = fleet.DrainIsland(island, Cordon{.by = "op"});
     status = progress.status();
+    while (status.ok() && !fleet.LookAtHolders(island, *progress)) {
+    }
     if (status.ok()) cordoned.insert(island);
     Count(status.ok() && progress->drained ? "island drained" : "island cannot be drained yet");
     if (status.ok() && progress->drained && drained.insert(island).second) {
       Trace("island {} is drained", island);
+      ++drains;
       for (auto& client : clients) client->IslandGivenUp(island);
     }
   }

@@ -232,6 +232,7 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   for (size_t s = 0; s < slices.size(); ++s) {
     made.binding.places.push_back(static_cast<int32_t>(s));
     made.islands.push_back(Virtual(slices[s][0]).island_id);
+    made.on_drained = made.on_drained || world_.drained.contains(Virtual(slices[s][0]).island);
     made.slices.emplace_back();
     for (const int32_t device : slices[s]) made.slices.back().push_back(DeviceOf(device));
   }
@@ -257,6 +258,7 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   const uint64_t out = OutHandle();
   world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, out,
                slices.size(), count);
+  made.drains = world_.drains;
   unanswered_[token] = "bind of a program";
   binding_[token] = std::move(made);
   cluster.programs().Bind(session_, token, out, *std::move(placed));
@@ -272,6 +274,11 @@ void Client::OnBound(uint64_t key, const absl::StatusOr<uint64_t>& program) {
   const auto made = binding_.extract(key);
   if (made.empty() || unanswered_.erase(key) == 0)
     return world_.Broken("G3", "session {}: {} is bound, but nobody waits for it", session_, key);
+  const SimProgram& of = made.mapped();
+  if (of.on_drained || (!program.ok() && of.drains != world_.drains)) {
+    Expect(program.status(), "is drained", "bind of a program on a drained island");
+    return world_.Count("program refused on a drained island");
+  }
   if (!Expect(program.status(), "", "bind of a program")) return;
   last_bound_ = *program;
   programs_[*program] = std::move(made.mapped());

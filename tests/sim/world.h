@@ -147,6 +147,7 @@ class World {
 
   std::set<std::string> cordoned;  // islands; at this controller
   std::set<std::string> drained;
+  int64_t drains = 0;              // how often one was
   std::set<SessionId> sequential;  // sessions that have bound a sequential program
 
   // The machines, as bits, that each kind of failure has hurt, so it may be reported.
