@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/gang_ends.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fairway {
 
-void GangEnds::Run(const void* code, absl::FunctionRef<bool()> queued,
+void GangEnds::Run(const void* code, absl::FunctionRef<size_t()> queued,
                    absl::FunctionRef<void()> launch) {
-  if (code != short_) Flush();
-  Running running{queued};
+  Running running{queued, now_()};
+  bool flush = code != short_;
   {
     std::lock_guard lock(mutex_);
+    flush = flush || (!ends_.empty() && running.begin - since_ >= kShort);
     runs_on_ = std::this_thread::get_id();
     running_ = &running;
   }
-  const Clock::time_point begin = now_();
+  if (flush) Flush();
   launch();
-  const bool brief = now_() - begin < kShort;
+  const bool brief = now_() - running.begin < kShort;
   {
     std::lock_guard lock(mutex_);
     runs_on_ = std::thread::id();
@@ -33,7 +35,9 @@ void GangEnds::Add(absl::AnyInvocable<void()> end) {
     ends_.push_back(std::move(end));
     if (runs_on_ == std::this_thread::get_id()) {
       running_->ended = true;
-      if (ends_.size() < kMost && running_->queued()) return;
+      if (ends_.size() == 1) since_ = running_->begin;
+      const size_t queued = running_->queued();
+      if (queued > 0 && ends_.size() < std::clamp(queued, kFew, kMost)) return;
     }
   }
   Flush();

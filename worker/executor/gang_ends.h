@@ -14,21 +14,24 @@
 namespace fairway {
 
 // The ends of gangs on their way to the event loop. Waking the loop for each costs as much as
-// handling it, so the end of a short gang waits for those of the gangs that are queued behind it:
-// at most kMost ends, while launches of the same code follow that took less than kShort.
+// handling it, so the end of a short gang waits for those of the gangs that are queued behind it.
+// kFew may wait in any case, and more, up to kMost, while still more gangs are queued: so the loop
+// adds gangs before the thread has none. Ends wait only while launches of the same code follow that
+// took less than kShort, and none that is older than kShort when another launch begins.
 // Thread-safe.
 class GangEnds {
  public:
-  static constexpr size_t kMost = 4;  // half of what a sequence has at work (kSequenceWindow)
+  static constexpr size_t kFew = 4;  // half of what a sequence has at work (kSequenceWindow)
+  static constexpr size_t kMost = 16;
   static constexpr std::chrono::milliseconds kShort{1};
   using Clock = std::chrono::steady_clock;
 
   // `now`: the clock by which launches are short; thread-safe.
   explicit GangEnds(Clock::time_point (*now)() = Clock::now) : now_(now) {}
 
-  // Runs `launch` on the thread of gangs. `code` tells which code it launches. `queued` says
-  // whether another gang is queued; then Run will be called again at once.
-  void Run(const void* code, absl::FunctionRef<bool()> queued, absl::FunctionRef<void()> launch);
+  // Runs `launch` on the thread of gangs. `code` tells which code it launches. `queued` says how
+  // many other gangs are queued; for each of them Run will be called at once.
+  void Run(const void* code, absl::FunctionRef<size_t()> queued, absl::FunctionRef<void()> launch);
   // Calls `end` now or soon, on the thread of gangs if it comes from there.
   void Add(absl::AnyInvocable<void()> end);
   // Calls all ends that wait. Whoever lets the thread of gangs wait for long calls it before.
@@ -36,13 +39,15 @@ class GangEnds {
 
  private:
   struct Running {
-    absl::FunctionRef<bool()> queued;
+    absl::FunctionRef<size_t()> queued;
+    Clock::time_point begin;
     bool ended = false;
   };
 
   Clock::time_point (*const now_)();
   std::mutex mutex_;
-  std::vector<absl::AnyInvocable<void()>> ends_;  // guarded by mutex_, like the next two
+  std::vector<absl::AnyInvocable<void()>> ends_;  // guarded by mutex_, like the next three
+  Clock::time_point since_;                       // when the launch of the first one began
   std::thread::id runs_on_;
   Running* running_ = nullptr;  // the launch that runs; used on that thread
   // The code of the last launch, if that was short and ended within Run. Of the thread of gangs.

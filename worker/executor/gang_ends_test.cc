@@ -11,7 +11,7 @@ namespace {
 class GangEndsTest : public testing::Test {
  protected:
   // Runs one launch of `code` that ends within, and returns the ends that were told by then.
-  std::string Run(const char& code, char end, bool queued) {
+  std::string Run(const char& code, char end, size_t queued) {
     ends_.Run(
         &code, [=] { return queued; }, [&] { Add(end); });
     return told_;
@@ -28,30 +28,56 @@ class GangEndsTest : public testing::Test {
 };
 
 TEST_F(GangEndsTest, TheEndOfTheLastQueuedGangIsToldAtOnceWithThoseBefore) {
-  EXPECT_EQ(Run(one_, 'a', false), "a");
-  EXPECT_EQ(Run(one_, 'b', true), "a");
-  EXPECT_EQ(Run(one_, 'c', true), "a");
-  EXPECT_EQ(Run(one_, 'd', false), "abcd");
+  EXPECT_EQ(Run(one_, 'a', 0), "a");
+  EXPECT_EQ(Run(one_, 'b', 1), "a");
+  EXPECT_EQ(Run(one_, 'c', 1), "a");
+  EXPECT_EQ(Run(one_, 'd', 0), "abcd");
 }
 
-TEST_F(GangEndsTest, NoMoreThanFourWait) {
-  Run(one_, 'a', true);
-  Run(one_, 'b', true);
-  EXPECT_EQ(Run(one_, 'c', true), "");
-  EXPECT_EQ(Run(one_, 'd', true), "abcd");
+TEST_F(GangEndsTest, NoMoreThanFourWaitWhereNoMoreAreQueued) {
+  Run(one_, 'a', 4);
+  Run(one_, 'b', 4);
+  EXPECT_EQ(Run(one_, 'c', 4), "");
+  EXPECT_EQ(Run(one_, 'd', 4), "abcd");
+}
+
+TEST_F(GangEndsTest, AsManyWaitAsAreQueuedBehindThem) {
+  for (size_t queued = 13; queued > 7; --queued) EXPECT_EQ(Run(one_, 'a', queued), "");
+  EXPECT_EQ(Run(one_, 'b', 7), "aaaaaab");
+}
+
+TEST_F(GangEndsTest, NoMoreThanSixteenWait) {
+  for (size_t i = 1; i < GangEnds::kMost; ++i) EXPECT_EQ(Run(one_, 'a', 100), "");
+  EXPECT_EQ(Run(one_, 'b', 100).size(), GangEnds::kMost);
+}
+
+TEST_F(GangEndsTest, AnEndThatHasWaitedForLongIsToldBeforeTheNextLaunch) {
+  const auto launch = [&](char end) {
+    ends_.Run(
+        &one_, [] { return size_t{100}; },
+        [&] {
+          Add(end);
+          now_ += GangEnds::kShort / 2;
+        });
+  };
+  launch('a');
+  launch('b');
+  EXPECT_EQ(told_, "");
+  launch('c');
+  EXPECT_EQ(told_, "ab");
 }
 
 TEST_F(GangEndsTest, NoneWaitsForCodeThatIsNotKnownToBeShort) {
-  Run(one_, 'a', true);
+  Run(one_, 'a', 1);
   std::string before;
   ends_.Run(
-      &two_, [] { return true; }, [&] { before = told_; });
+      &two_, [] { return size_t{1}; }, [&] { before = told_; });
   EXPECT_EQ(before, "a");
 }
 
 TEST_F(GangEndsTest, NoneWaitsForCodeWhoseLastLaunchWasNotShort) {
   ends_.Run(
-      &one_, [] { return true; },
+      &one_, [] { return size_t{1}; },
       [&] {
         Add('a');
         now_ += GangEnds::kShort;
@@ -59,23 +85,23 @@ TEST_F(GangEndsTest, NoneWaitsForCodeWhoseLastLaunchWasNotShort) {
   EXPECT_EQ(told_, "");
   std::string before;
   ends_.Run(
-      &one_, [] { return true; }, [&] { before = told_; });
+      &one_, [] { return size_t{1}; }, [&] { before = told_; });
   EXPECT_EQ(before, "a");
 }
 
 TEST_F(GangEndsTest, NoneWaitsForALaunchThatGoesOnElsewhere) {
-  Run(one_, 'a', true);
+  Run(one_, 'a', 1);
   ends_.Run(
-      &one_, [] { return true; }, [] {});
+      &one_, [] { return size_t{1}; }, [] {});
   EXPECT_EQ(told_, "a");
   Add('b');  // its end, from another place
   EXPECT_EQ(told_, "ab");
 }
 
 TEST_F(GangEndsTest, AThreadThatWaitsLongTellsThemBefore) {
-  Run(one_, 'a', true);
+  Run(one_, 'a', 1);
   ends_.Run(
-      &one_, [] { return true; },
+      &one_, [] { return size_t{1}; },
       [&] {
         EXPECT_EQ(told_, "");
         ends_.Flush();

@@ -164,7 +164,7 @@ void LaunchQueues::Launch(Gang& gang) {
   // What is left of it, its `done` say, refers to it.
   LaunchJob job = *std::exchange(gang.job, std::nullopt);
   gang.ends->Run(
-      code, [&thread] { return thread.pending() > 1; },
+      code, [&thread] { return thread.pending() - 1; },
       [&] { RunLaunch(*runtime_, std::move(job)); });
   std::lock_guard lock(mutex_);
   for (const int line : gang.lines) {
