@@ -115,7 +115,7 @@ int ClusterUpgrade(Fleet& fleet, std::chrono::milliseconds limit) {
     return kExitFailed;
   }
   Prepare(fleet, *plan);
-  // Workers that stay behind would be refused by the next controller.
+  // Not all hosts would get to the next version, and a third one refuses those that stay behind.
   if (fleet.Failed() > 0) return Stopped(fleet, "before anything was ended");
   const auto state = UpgradeController(fleet, *plan);
   if (!state.ok()) {

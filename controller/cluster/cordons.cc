@@ -117,13 +117,14 @@ bool Cluster::Fleet::LookAtHolders(const std::string& name, DrainProgress& progr
   const Island& island = s.islands.at(known->second);
   DrainProgress::Look& look = progress.look;
   if (!look.launches_done) {
+    if (look.end == NodeId()) look.end = NodeId(s.nodes.next_node);
     const std::vector<NodeId> nodes = island.sequencer.Running(look.next, kMostLooks);
     s.Charge(nodes.size());
     for (const NodeId id : nodes) {
       look.next = NodeId(id.value + 1);
       if (const Node* const node = s.FindNode(id)) ++look.running[node->session];
     }
-    look.launches_done = nodes.size() < kMostLooks;
+    look.launches_done = nodes.size() < kMostLooks || look.next >= look.end;
     return false;
   }
   auto next = island.holders.upper_bound(look.after);

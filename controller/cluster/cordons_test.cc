@@ -282,6 +282,35 @@ TEST_F(CordonsTest, ARunThatIsMadeInSlicesHoldsAllIslandsOfItsProgram) {
   EXPECT_THAT(Drain("ia"), ElementsAre("drained, 1 see it"));
 }
 
+TEST_F(CordonsTest, ADrainBetweenTheSlicesOfADonatingCopyLosesNothing) {
+  Start();
+  int drained = 0, held = 0;
+  for (int turns = 0, busy = true; busy; ++turns) {
+    session = actions.Open(cluster);
+    std::vector<uint64_t> from, to;
+    for (uint64_t i = 0; i < 1500; ++i) {
+      PutReady(from.emplace_back(1 + i), 2);
+      to.push_back(5000 + i);
+    }
+    absl::Status answered = absl::InternalError("no answer");
+    cluster.arrays().Copy(session, from, {{0}}, std::nullopt, CopySemantics::kDonateInput, to,
+                          [&](const auto& result) { answered = result.status(); });
+    for (int turn = 0; turn < turns; ++turn) cluster.Turn();
+    busy = cluster.sessions().Busy(session);
+    const bool closed = Drain("ia").back().starts_with("drained");
+    ++(closed ? drained : held);
+    RunTurns();
+    EXPECT_EQ(answered.ok(), !closed) << answered;
+    for (const uint64_t array : {from.front(), from.back()})
+      EXPECT_EQ(cluster.arrays().IsDeleted(session, array).value(), !closed) << turns;
+    cluster.sessions().Close(session);
+    RunTurns();
+    ASSERT_TRUE(cluster.fleet().UncordonIsland("ia").ok());
+  }
+  EXPECT_GT(drained, 1);
+  EXPECT_GT(held, 1);
+}
+
 TEST_F(CordonsTest, OfManyHoldersThoseWithMostBytesAreTold) {
   Start();
   for (int i = 0; i < 60; ++i) {

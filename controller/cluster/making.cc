@@ -93,6 +93,12 @@ absl::Status Cluster::Requests::MakeRequest::MakeOne(Session& session, size_t it
   const size_t before = made_.nodes.size();
   FAIRWAY_ASSIGN_OR_RETURN(of.array, Make(session, source, of.target, again));
   of.nodes += made_.nodes.size() - before;
+  for (size_t i = before; i < made_.nodes.size(); ++i) {
+    const IslandId island = made_.nodes[i].node->island;
+    if (!islands_.insert(island).second) continue;
+    FAIRWAY_RETURN_IF_ERROR(s.Drained(s.islands.at(island)));
+    s.Hold(session.id, hold, {island});
+  }
   made_.Weigh(before == 0 ? 0 : before - 1);  // the one before may have grown
   return s.CheckMade(session, made_.bytes.bytes());
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -95,6 +96,9 @@ class Cluster::Requests::MakeRequest : public ManyRequest {
   std::vector<Array*> sources_;  // of the session, which changes no array meanwhile
   std::deque<Item> items_;       // the items that are not committed yet
   size_t committed_ = 0;         // the nodes of made_ that are in the tables
+  // Where the nodes of made_ work. They are held: else a drain would end the nodes, and what they
+  // donate would be lost.
+  std::set<IslandId> islands_;
 };
 
 }  // namespace fairway

@@ -60,7 +60,8 @@ struct DrainProgress {
   // How far it has looked.
   struct Look {
     bool launches_done = false;
-    NodeId next;                            // the launches before it were looked at
+    NodeId next;  // the launches before it were looked at
+    NodeId end;   // those from it on came after the look began; 0: not begun
     std::map<SessionId, size_t> running{};  // launches by session
     SessionId after;                        // the sessions up to it were looked at
     size_t holders = 0, open = 0;           // of these

@@ -22,7 +22,7 @@ client/hosts/up.cc client/hosts/down.cc client/hosts/upgrade.cc deploy/helm/fair
 PLAIN = re.compile(
     r"must be |must divide|is '\{\}', not|is \{\}, not|^expected `|is empty; expected|has at most|at least one|"
     r"is for --runtime|is for the controller's only|is no list|neither|a token (of role|lives|may be used)|only the uses|"
-    r"listed, but|are known or free|counts \{\}|lists executor|is not executor|opens: |has \{\}, not|a row has|is not understood|"
+    r"listed, but|are known or free|counts \{\}|lists executor|is not executor|opens: |has \{\}, not|a row has|is not understood|new sessions know of it|"
     r"cannot make a file in memory|^tar |^dd |made, and is lost|its target of compiling|have had no|--life-fd|"
     r"^fairway cluster upgrade: \{\}")
 CALL = re.compile(r"(?:InvalidArgument|Error|Annotate|Invalid|Refuse|Fail|spdlog::error|fmt::print)\(|\bfail\b")
