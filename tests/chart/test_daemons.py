@@ -407,13 +407,13 @@ class Roll:
     def __init__(self, secrets, folder, port):
         values, self.folder = chart.HERE / "values" / "operators.yaml", folder
         self.spec = chart.of_kind(values, "Job")["fw-fairway-roll"]["spec"]["template"]["spec"]
-        for path in ("scratch", "programs", "scripts"):
+        for path in ("scratch", "programs", "scripts", "opt"):
             (folder / path).mkdir(parents=True)
         for name, file, data in (("token", "admin.token", secrets["fw-fairway-admin"]), ("ca", "ca.pem", secrets["fw-fairway-ca"])):
             write_secret(folder / name, {file: data[file]})
         self.script = folder / "scripts" / "roll.sh"
         self.script.write_text(chart.of_kind(values, "ConfigMap")["fw-fairway-scripts"]["data"]["roll.sh"], encoding="utf-8")
-        for path, text in (("programs/kubectl", KUBECTL), ("programs/fairway", FAIRWAY), ("busybox", BUSYBOX)):
+        for path, text in (("programs/kubectl", KUBECTL), ("programs/fairway", FAIRWAY), ("opt/busybox", BUSYBOX)):
             program = folder / path
             program.write_text(text.format(folder=shlex.quote(str(folder)), bin=shlex.quote(str(BIN))), encoding="utf-8")
             program.chmod(0o755)
@@ -425,7 +425,7 @@ class Roll:
 
     def copy(self):
         """The first step: busybox, and the CA and the token for the user alone."""
-        command = [word.replace("/bin/busybox", shlex.quote(str(self.folder / "busybox"))) for word in self.spec["initContainers"][0]["command"]]
+        command = [word.replace("/bin/busybox", "/opt/busybox") for word in self.spec["initContainers"][0]["command"]]
         return shell(command, self.folder)
 
     def begin(self, old, limit="1", then="stop", islands="island0 abc fw-fairway-island0 2", later=None, failures=""):
