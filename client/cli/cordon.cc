@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr int kExitFailed = 1;
+// Of a drain alone: the controller answered up to the timeout, and the island is held yet.
+constexpr int kExitNotDrained = 4;
 constexpr milliseconds kAskEvery{500};
 
 int Fail(std::string_view command, const absl::Status& status) {
@@ -95,7 +97,9 @@ int RunDrain(int argc, const char* const* argv) {
       "fairway drain",
       "Cordons an island, and waits until no session has arrays or work there; then work that "
       "comes to it fails, and it can be stopped without loss. Nothing is moved: arrays stay until "
-      "their sessions end or delete them. To interrupt it is safe: the island stays cordoned.");
+      "their sessions end or delete them. To interrupt it is safe: the island stays cordoned. Ends "
+      "with 0 when the island is drained, with 4 when it is not at --timeout, with 1 when it "
+      "cannot be asked.");
   DeclareReach(config, &reach);
   config.Flag("timeout", &timeout, "Give up then, and say who has what there; 0: never");
   config.Positional("ISLAND", &island, "As `fairway get islands` names it");
@@ -122,7 +126,10 @@ int RunDrain(int argc, const char* const* argv) {
       continue;
     }
     const auto left = deadline - steady_clock::now();
-    if (left <= left.zero()) return Fail("drain", NotDrained(island, timeout, *progress));
+    if (left <= left.zero()) {
+      Fail("drain", NotDrained(island, timeout, *progress));
+      return kExitNotDrained;
+    }
     std::this_thread::sleep_for(std::min<steady_clock::duration>(kAskEvery, left));
   }
 }

@@ -376,14 +376,28 @@ kept = jax.device_put(jnp.arange(50000.0), jax.devices()[0]).block_until_ready()
 print("ready", flush=True)
 sys.stdin.read()
 """
-# What the Job's kubectl is here: it lists the pods in the file `old`, and notes what it is told; when it deletes, also what the island is then.
+# What the Job's kubectl is here: it lists the pods in the file `old`, then those in `later`, and notes what it is told; when it deletes, also
+# what the island is then.
 KUBECTL = """#!/bin/sh
 cd {folder}
 case $1 in
-  get) cat old ;;
+  get) cat old; if [ -e later ]; then mv later old; fi ;;
   delete) echo "$* ($(fairway get islands | grep ^island0))" >>told ;;
   *) echo "$*" >>told ;;
 esac
+"""
+# The real one, but for what the file `failures` says: `once drain`, `always drain`.
+FAIRWAY = """#!/bin/sh
+if grep -q " $1$" {folder}/failures; then
+  sed -i "0,/^once $1$/{{//d}}" {folder}/failures
+  echo "fairway $1: no answer" >&2
+  exit 1
+fi
+exec {bin}/fairway "$@"
+"""
+# Nobody waits here between tries.
+BUSYBOX = """#!/bin/sh
+[ "$1" = sleep ]
 """
 
 
@@ -393,14 +407,16 @@ class Roll:
     def __init__(self, secrets, folder, port):
         values, self.folder = chart.HERE / "values" / "operators.yaml", folder
         self.spec = chart.of_kind(values, "Job")["fw-fairway-roll"]["spec"]["template"]["spec"]
-        for path in ("scratch", "programs", "scripts"):
+        for path in ("scratch", "programs", "scripts", "opt"):
             (folder / path).mkdir(parents=True)
         for name, file, data in (("token", "admin.token", secrets["fw-fairway-admin"]), ("ca", "ca.pem", secrets["fw-fairway-ca"])):
             write_secret(folder / name, {file: data[file]})
         self.script = folder / "scripts" / "roll.sh"
         self.script.write_text(chart.of_kind(values, "ConfigMap")["fw-fairway-scripts"]["data"]["roll.sh"], encoding="utf-8")
-        (folder / "programs" / "kubectl").write_text(KUBECTL.format(folder=shlex.quote(str(folder))), encoding="utf-8")
-        (folder / "programs" / "kubectl").chmod(0o755)
+        for path, text in (("programs/kubectl", KUBECTL), ("programs/fairway", FAIRWAY), ("opt/busybox", BUSYBOX)):
+            program = folder / path
+            program.write_text(text.format(folder=shlex.quote(str(folder)), bin=shlex.quote(str(BIN))), encoding="utf-8")
+            program.chmod(0o755)
         [step] = self.spec["containers"]
         environment = {one["name"]: moved(one["value"], folder) for one in step["env"]}
         assert environment["FAIRWAY_CONTROLLER"] == "fw-fairway-controller.accelerators.svc:29000"
@@ -408,12 +424,15 @@ class Roll:
         assert step["command"] == ["/programs/busybox", "sh", "/scripts/roll.sh"]
 
     def copy(self):
-        """The first step: the CA and the token, for the user alone."""
-        command = [word.replace("/bin/busybox", "/bin/sh") for word in self.spec["initContainers"][0]["command"]]
+        """The first step: busybox, and the CA and the token for the user alone."""
+        command = [word.replace("/bin/busybox", "/opt/busybox") for word in self.spec["initContainers"][0]["command"]]
         return shell(command, self.folder)
 
-    def begin(self, old, limit="1", then="stop", islands="island0 abc fw-fairway-island0 2"):
+    def begin(self, old, limit="1", then="stop", islands="island0 abc fw-fairway-island0 2", later=None, failures=""):
         (self.folder / "old").write_text(old, encoding="utf-8")
+        (self.folder / "failures").write_text(failures, encoding="utf-8")
+        if later is not None:
+            (self.folder / "later").write_text(later, encoding="utf-8")
         (self.folder / "told").write_text("", encoding="utf-8")
         return subprocess.Popen(["sh", self.script], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment | {
             "ISLANDS": islands, "DRAIN_SECONDS": limit, "AT_LIMIT": then})
@@ -466,7 +485,7 @@ def test_the_job_that_rolls_drains_an_island_before_it_deletes_its_pods(secrets,
             assert code == 3 and told == "" and not roll.cordoned(), said
             assert "1 session holds island0" in said and "roll: island0 is not drained (rollDrain.limitSeconds=1): no pod of it was deleted" in said
             code, said, told = roll.run("pod/fw-fairway-island0-0", then="delete")
-            assert code == 0 and re.fullmatch(rf"delete pod/fw-fairway-island0-0 \(island0 +up, cordoned .*\)\n{WAITS}", told), said + told
+            assert code == 0 and re.fullmatch(rf"delete --ignore-not-found pod/fw-fairway-island0-0 \(island0 +up, cordoned .*\)\n{WAITS}", told), said + told
             assert not roll.cordoned()
             with roll.begin("pod/fw-fairway-island0-0", limit="3600") as process:
                 wait_for(roll.cordoned, "the drain")
@@ -475,12 +494,41 @@ def test_the_job_that_rolls_drains_an_island_before_it_deletes_its_pods(secrets,
             assert process.returncode == 143 and not roll.cordoned(), said
         code, said, told = roll.run("pod/fw-fairway-island0-0\npod/fw-fairway-island0-1", limit="60")
         assert code == 0 and not roll.cordoned(), said
-        assert re.fullmatch(rf"delete pod/fw-fairway-island0-0 pod/fw-fairway-island0-1 \(island0 +up, drained .*\)\n{WAITS}", told), told
+        assert re.fullmatch(rf"delete --ignore-not-found pod/fw-fairway-island0-0 pod/fw-fairway-island0-1 \(island0 +up, drained .*\)\n{WAITS}", told), told
         # What somebody cordoned stays cordoned. Of what never came up nobody has anything.
         roll.fairway("cordon", "island0")
-        code, said, told = roll.run("pod/fw-fairway-island0-0", limit="60", islands="island0 abc fw-fairway-island0 1\nnew abc fw-fairway-new 1")
+        both = "island0 abc fw-fairway-island0 1\nnew abc fw-fairway-new 1"
+        code, said, told = roll.run("pod/fw-fairway-island0-0\npod/fw-fairway-new-0", limit="60", islands=both)
         assert code == 0 and roll.cordoned() and told.count("delete") == 2, said
         assert "roll: island0 was cordoned before, and stays so" in said and "roll: the controller knows no worker of new" in said
+
+
+def test_the_job_that_rolls_begins_a_drain_anew_that_fails_before_its_limit_and_deletes_nothing_meanwhile(secrets, tmp_path):
+    with cluster(MINIMAL, secrets, tmp_path) as (_, _, port):
+        roll = Roll(secrets, tmp_path / "roll", port)
+        assert roll.copy().returncode == 0
+        wait_for(lambda: "island0" in roll.fairway("get", "islands"), "the island")
+        failures = "once drain\nonce uncordon\nonce uncordon\n"
+        code, said, told = roll.run("pod/fw-fairway-island0-0", limit="60", then="delete", failures=failures)
+        assert code == 0 and not roll.cordoned(), said
+        assert said.count("roll: the drain of island0 ended with 1") == 1 and said.count("fairway uncordon: no answer") == 2
+        assert re.fullmatch(rf"delete --ignore-not-found pod/fw-fairway-island0-0 \(island0 +up, drained .*\)\n{WAITS}", told), told
+        # Also at the limit a failure is none of the island's, whatever `atLimit` says of that.
+        code, said, told = roll.run("pod/fw-fairway-island0-0", then="delete", failures="always drain\nonce uncordon\n")
+        assert code == 1 and told == "" and not roll.cordoned(), said
+        assert "roll: whether sessions hold island0 is not known at the limit (rollDrain.limitSeconds=1): no pod of it was deleted" in said
+
+
+def test_the_job_that_rolls_deletes_what_is_old_after_the_drain_and_of_the_islands_size(secrets, tmp_path):
+    with cluster(MINIMAL, secrets, tmp_path) as (_, _, port):
+        roll = Roll(secrets, tmp_path / "roll", port)
+        assert roll.copy().returncode == 0
+        wait_for(lambda: "island0" in roll.fairway("get", "islands"), "the island")
+        first, second, third = (f"pod/fw-fairway-island0-{number}" for number in range(3))
+        code, said, told = roll.run(f"{first}\n{second}\n{third}", limit="60", later=f"{second}\n{third}")
+        assert code == 0 and re.fullmatch(rf"delete --ignore-not-found {second} \(island0 +up, drained .*\)\n{WAITS}", told), said + told
+        code, said, told = roll.run(first, limit="60", later="")
+        assert code == 0 and told == WAITS and not roll.cordoned(), said
 
 
 def test_the_job_that_rolls_says_that_it_has_no_token_and_that_it_reaches_no_controller(secrets, tmp_path):
@@ -490,4 +538,4 @@ def test_the_job_that_rolls_says_that_it_has_no_token_and_that_it_reaches_no_con
     code, said, told = roll.run("pod/fw-fairway-island0-0")
     assert code == 1 and told == "" and "roll: cannot ask the controller what to drain" in said
     code, said, told = roll.run("pod/fw-fairway-island0-0", limit="0")
-    assert code == 0 and told.startswith("delete pod/fw-fairway-island0-0 "), "without a drain it asks no controller"
+    assert code == 0 and told.startswith("delete --ignore-not-found pod/fw-fairway-island0-0 "), "without a drain it asks no controller"

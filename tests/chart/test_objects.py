@@ -121,7 +121,7 @@ def test_an_island_of_an_operator_is_one_gang_of_all_its_workers():
 def test_kueue_finds_the_queue_of_each_island_that_has_one_on_what_keeps_its_pods():
     queues = {owner["metadata"]["labels"]["fairway/island"]: owner["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
               for owner, _ in chart.daemons(OPERATORS) if "fairway/island" in owner["metadata"]["labels"]}
-    assert queues == {"group": "research", "batch": "research", "set": "research", "alone": None}
+    assert queues == {"group": "research", "batch": None, "set": "research", "alone": None}
     assert "kueue" not in chart.golden(chart.HERE / "values" / "islands.yaml").read_text(encoding="utf-8")
 
 
@@ -135,12 +135,31 @@ def test_a_job_set_that_changes_is_another_one_since_none_can_be_changed(tmp_pat
         return {one["metadata"]["name"] for one in yaml.safe_load_all(chart.render(path).stdout) if one and one["kind"] == "JobSet"}
 
     first = names()
-    for change in ({"workers": 2}, {"queue": "other"}, {"settings": {"log-level": "debug"}}, {"podAnnotations": {}}, {"image": "other:1"}):
+    for change in ({"workers": 2}, {"settings": {"log-level": "debug"}}, {"podAnnotations": {}}, {"image": "other:1"}):
         assert len(names(**change) - first) == 1 == len(first - names(**change)), change
     assert names(workloadAnnotations={"a": "b"}) == first, "which can be changed"
     # With the longest name the pods' names are of 63 characters: NAME-12345678-w-0-511-abcde.
     longest = names(name="a" * 29, workers=512) - first
     assert [len(name) for name in longest] == [63 - len("-w-0-511-abcde")]
+
+
+def test_another_version_of_the_chart_alone_changes_no_pod_of_lws_and_no_job_set(tmp_path):
+    """They would start anew, all at once."""
+    path = tmp_path / "values.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(OPERATORS.read_text(encoding="utf-8")) | {"images": {"tag": "1"}}), encoding="utf-8")
+
+    def islands(version):
+        copy = tmp_path / version / "fairway"
+        shutil.copytree(chart.CHART, copy)
+        about = yaml.safe_load((copy / "Chart.yaml").read_text(encoding="utf-8")) | {"version": version, "appVersion": version}
+        (copy / "Chart.yaml").write_text(yaml.safe_dump(about), encoding="utf-8")
+        done = chart.helm("template", "fw", copy, "--kube-version", chart.NEWEST, "-f", path)
+        found = [one for one in yaml.safe_load_all(done.stdout) if one and one["kind"] in ("LeaderWorkerSet", "JobSet")]
+        assert {one["metadata"]["labels"]["helm.sh/chart"] for one in found} == {f"fairway-{version}"}
+        return {(one["kind"], one["metadata"]["name"]): one["spec"] for one in found}
+
+    first = islands("7.0.0")
+    assert len(first) == 3 and first == islands("7.0.1")
 
 
 @each

@@ -116,7 +116,7 @@ def test_a_drain_says_who_holds_the_island_and_waits_until_nobody_does(new_clust
     begun = f"{last} was cordoned already; `fairway uncordon {last}` ends that. Nothing is moved: this waits until " \
         "sessions end or give up what they have there. It may be interrupted\n"
     late = fairway(cluster, "drain", last, "--timeout=1ms", check=False)
-    assert late.returncode == 1
+    assert late.returncode == 4, "which no other failure has"
     assert late.stdout.startswith(begun.replace("was cordoned already", "is cordoned")), late.stdout
     (session,) = json.loads(fairway(cluster, "get", "sessions", "-o", "json").stdout)["items"]
     table = rf"1 session holds {last}:\n  SESSION +TENANT +ARRAYS +BYTES +RUNNING +UNFINISHED\n" \
@@ -176,6 +176,12 @@ def test_wrong_words_are_one_line(words, error):
     done = subprocess.run([BIN / "fairway", *words], env=clean_environment(), text=True, stdin=subprocess.DEVNULL,
                           capture_output=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
+
+
+def test_a_drain_that_cannot_ask_ends_as_other_failures_do_whatever_its_timeout():
+    done = subprocess.run([BIN / "fairway", "drain", "i0", "--timeout=1ms", "--controller=127.0.0.1:1"], env=clean_environment(), text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=240, check=False)
+    assert done.returncode == 1 and "no controller answers at 127.0.0.1:1" in done.stderr, done.stderr
 
 
 def test_a_drain_of_an_island_that_nobody_uses_is_over_at_once(new_cluster):

@@ -9,7 +9,12 @@ What values.schema.json cannot say. Each message names the path, what is wrong a
 {{- fail (printf "fullnameOverride: the names of this release would begin with %q, which has %d characters; give at most 30 here" $fullname (len $fullname)) -}}
 {{- end -}}
 {{- $workloads := list -}}
-{{- range $i, $island := (include "fairway.islands" . | fromJson).islands -}}
+{{- $islands := (include "fairway.islands" . | fromJson).islands -}}
+{{- $names := dict -}}
+{{- range $islands -}}
+{{- $_ := set $names .name true -}}
+{{- end -}}
+{{- range $i, $island := $islands -}}
 {{- $at := printf "islands[%d]" $i -}}
 {{- if hasKey $seen $island.name -}}
 {{- fail (printf "%s.name: %q is taken by another island or by the chart; give another name" $at $island.name) -}}
@@ -22,6 +27,12 @@ What values.schema.json cannot say. Each message names the path, what is wrong a
 {{- end -}}
 {{- if and (eq $island.workload "jobSet") (hasKey (index $.Values.islands $i) "maxUnavailable") -}}
 {{- fail (printf "%s.maxUnavailable: a JobSet's pods have no PodDisruptionBudget, which would let none of them go; leave it out, or take another workload" $at) -}}
+{{- end -}}
+{{- if and (eq $island.workload "jobSet") $island.queue -}}
+{{- fail (printf "%s.queue: workers of a JobSet that Kueue preempts end with 0, which Jobs take for done, so the island would come back without them; set queue to \"\", or take another workload" $at) -}}
+{{- end -}}
+{{- if and (eq $island.workload "leaderWorkerSet") (hasKey $names (printf "%s-0" $island.name)) -}}
+{{- fail (printf "%s.name: LWS makes a StatefulSet %s-0 for the workers of this island, and there is an island %s-0 with objects of that name; rename one of them" $at $island.fullname $island.name) -}}
 {{- end -}}
 {{- if and (gt (int $island.gpus) 0) (ne $island.runtime "pjrt") -}}
 {{- fail (printf "%s.gpus: %d GPUs are of no use to runtime %s; say runtime pjrt with a plugin, or no GPUs" $at (int $island.gpus) $island.runtime) -}}

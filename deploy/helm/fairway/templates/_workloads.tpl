@@ -26,11 +26,12 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* The pods, as all workloads have them. */}}
+{{/* The pods, as all workloads have them. LWS and JobSets start anew when something changes here: they get no version of the chart. */}}
 {{- define "fairway.workerTemplate" -}}
 {{- $island := index . 1 -}}
+{{- $labels := ternary "fairway.islandLabels" "fairway.islandSelector" (eq $island.workload "statefulSet") -}}
 metadata:
-  labels: {{- include "fairway.islandLabels" . | nindent 4 }}
+  labels: {{- include $labels . | nindent 4 }}
     fairway/revision: {{ include "fairway.workerRevision" . | quote }}
   {{- with $island.podAnnotations }}
   annotations: {{- toYaml . | nindent 4 }}
@@ -82,7 +83,7 @@ spec:
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata:
-  name: {{ $island.fullname }}-{{ printf "%s%s" $spec $island.queue | sha256sum | trunc 8 }}
+  name: {{ $island.fullname }}-{{ sha256sum $spec | trunc 8 }}
   {{- include "fairway.workloadMetadata" . | nindent 2 }}
 spec: {{- $spec | nindent 2 }}
 {{- end -}}
