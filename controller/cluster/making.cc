@@ -78,9 +78,24 @@ absl::Status Cluster::Requests::MakeRequest::Check(Session& session, size_t item
   FAIRWAY_RETURN_IF_ERROR(s.views.CheckUsable(*source, in_[item]));
   FAIRWAY_ASSIGN_OR_RETURN(ArraySpec target, TargetOf(session, item, *source));
   FAIRWAY_RETURN_IF_ERROR(s.requests.AddHandle(session, handles_));
+  HoldIslandsOf(session, target);
   sources_.push_back(source);
   items_.push_back({std::move(target), Array(), 0});
   return absl::OkStatus();
+}
+
+void Cluster::Requests::MakeRequest::HoldIslandsOf(const Session& session,
+                                                   const ArraySpec& target) {
+  const std::vector<int32_t>& devices = target.sharding.devices();
+  s.ChargeNamed(devices.size());
+  IslandId last;
+  for (const int32_t device : devices) {
+    // Make refuses it.
+    if (device < 0 || static_cast<size_t>(device) >= session.devices.size()) continue;
+    const IslandId island = session.devices[device].island_id;
+    if (island == std::exchange(last, island) || !islands_.insert(island).second) continue;
+    s.Hold(session.id, hold, {island});
+  }
 }
 
 absl::Status Cluster::Requests::MakeRequest::MakeOne(Session& session, size_t item, bool& again) {
@@ -93,12 +108,6 @@ absl::Status Cluster::Requests::MakeRequest::MakeOne(Session& session, size_t it
   const size_t before = made_.nodes.size();
   FAIRWAY_ASSIGN_OR_RETURN(of.array, Make(session, source, of.target, again));
   of.nodes += made_.nodes.size() - before;
-  for (size_t i = before; i < made_.nodes.size(); ++i) {
-    const IslandId island = made_.nodes[i].node->island;
-    if (!islands_.insert(island).second) continue;
-    FAIRWAY_RETURN_IF_ERROR(s.Drained(s.islands.at(island)));
-    s.Hold(session.id, hold, {island});
-  }
   made_.Weigh(before == 0 ? 0 : before - 1);  // the one before may have grown
   return s.CheckMade(session, made_.bytes.bytes());
 }

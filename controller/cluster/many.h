@@ -86,6 +86,7 @@ class Cluster::Requests::MakeRequest : public ManyRequest {
   size_t Items(int phase) const override;
   absl::Status Do(Session& session, int phase, size_t item, bool& again) override;
   absl::Status Check(Session& session, size_t item);
+  void HoldIslandsOf(const Session& session, const ArraySpec& target);
   absl::Status MakeOne(Session& session, size_t item, bool& again);
   // Puts an item's nodes into the tables, one after the other, and then its array.
   void Commit(Session& session, size_t item, bool& again);
@@ -96,8 +97,8 @@ class Cluster::Requests::MakeRequest : public ManyRequest {
   std::vector<Array*> sources_;  // of the session, which changes no array meanwhile
   std::deque<Item> items_;       // the items that are not committed yet
   size_t committed_ = 0;         // the nodes of made_ that are in the tables
-  // Where the nodes of made_ work. They are held: else a drain would end the nodes, and what they
-  // donate would be lost.
+  // Where the targets are. They are held: else a drain between two slices would end the new arrays,
+  // and what was donated for them would be lost.
   std::set<IslandId> islands_;
 };
 

@@ -160,7 +160,7 @@ class LongRequest {
   virtual size_t made_bytes() const { return 0; }
   // The islands on which it computes, if it is a call.
   virtual std::vector<IslandId> ComputesOn() const { return {}; }
-  // Of these, if it goes on in slices; and of those on which the nodes that it has made work.
+  // Of these, if it goes on in slices; and of those for which it makes arrays.
   CallHold hold;
   // Groups that it has made, but no array has yet. It holds one reference to each.
   std::vector<GroupId> held;
