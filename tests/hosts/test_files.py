@@ -217,7 +217,7 @@ def test_a_join_that_another_command_was_quicker_with_is_not_told(place):
         os.chown(path, (worker / path.name).stat().st_uid, (worker / path.name).stat().st_gid)
     (worker / "worker.pem").unlink()
     # The other command is done when this one has its token.
-    host.program("setpriv", 'case "$*" in *"token create"*) cp -a /tmp/kept/. /opt/fairway/workers/w1 ;; esac\n'
+    host.program("setpriv", 'case "$*" in *"token create"*) cp -a /tmp/kept/* /opt/fairway/workers/w1 ;; esac\n'
                             'exec /usr/bin/setpriv "$@"')
     said = operator.type(UP).stdout
     assert "started w1" in said and "joined" not in said
