@@ -98,9 +98,9 @@ bool HasController(const Place& place) {
 PluginPlace PluginOf(const Place& place) {
   PluginPlace out{
       .path = place.flags.plugin, .kind = place.flags.plugin_kind, .preload = {}, .of_daemons = {}};
-  if (!place.flags.data_directory.empty()) out.of_daemons.push_back(place.flags.data_directory);
-  for (const DaemonSettings& daemon : place.daemons) {
-    for (const std::string& file : {daemon.Value("tls-key"), daemon.file})
+  // Not the controller's: its user reads the CA's key, and the plugin does what its user may.
+  if (const DaemonSettings* const worker = place.Of("worker")) {
+    for (const std::string& file : {worker->Value("tls-key"), worker->file})
       if (!file.empty()) out.of_daemons.push_back(file);
   }
   for (const DaemonSettings& daemon : place.daemons) {

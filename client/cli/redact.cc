@@ -27,20 +27,23 @@ constexpr char kNames[] =
 // What is between a name and its value: NAME=value, NAME: value, "NAME": "value".
 constexpr char kIs[] = R"re(\\*["']?\s*[:=]\s*)re";
 
+// What may stand before a value, with a space: without it the word would be taken for the value.
+constexpr char kScheme[] = R"re((?:(?:bearer|basic|digest|negotiate|token)[ \t]+)?)re";
+
 // Each is tried at each place of the text, the first one that fits is taken.
 std::string Values() {
-  const std::string quoted = kQuoted, names = kNames, is = kIs;
+  const std::string quoted = kQuoted, names = kNames, is = kIs, scheme = kScheme;
   // Headers: all of the line is their value.
   return "(?i)((?:authorization|cookies?2?)" + is + ")(?:" + quoted +
          R"re(|\\?[^\s"'\\][^\n]*)|)re" +
          // --password value, "--password", "value"
-         R"re((--?[\w.-]*(?:pass|pwd|)re" + names + R"re()(?:=|[ \t]+|["'],[ \t]*))(?:)re" +
-         quoted + R"re(|(?:\\*[^\s"'\\])+)|)re" +
+         R"re((--?[\w.-]*(?:pass|pwd|)re" + names + R"re()(?:=|[ \t]+|["'],[ \t]*)))re" + scheme +
+         "(?:" + quoted + R"re(|(?:\\*[^\s"'\\])+)|)re" +
          R"re(((?:-u|--user|--proxy-user)[ =])[^\s:"']+:[^\s"']+|)re" +
          // Not of names that end otherwise, like token-file.
          R"re(((?:[\w.-]*(?:)re" + names +
-         R"re(|(?-i:[pP]wd|[._-]PWD))|\bsig|[\w-]*-signature))re" + is + ")(?:" + quoted +
-         R"re(|(?:\\*[^\s"',;&\\])+)|)re" +
+         R"re(|(?-i:[pP]wd|[._-]PWD))|\bsig|[\w-]*-signature))re" + is + ")" + scheme +
+         "(?:" + quoted + R"re(|(?:\\*[^\s"',;&\\])+)|)re" +
          // The working directory is no secret.
          R"re(\b((?-i:PWD)=)\\*[^\s/"',;&\\](?:\\*[^\s"',;&\\])*)re";
 }
@@ -79,8 +82,8 @@ bool LooksRandom(std::string_view word) {
          count(std::isupper) >= 3;
 }
 
-std::string WithoutRandomWords(const std::string& text) {
-  static const RE2 word("([A-Za-z0-9+/=]{60,}|[A-Za-z0-9_+=-]{32,})");
+// `word` has one group.
+std::string WithoutRandomWords(const std::string& text, const RE2& word) {
   std::string out;
   re2::StringPiece rest(text), found;
   const char* done = text.data();
@@ -101,7 +104,9 @@ std::string WithoutSecrets(std::string_view text) {
   options.set_encoding(RE2::Options::EncodingLatin1);  // logs may have any bytes
   for (const Rule& rule : kRules)
     RE2::GlobalReplace(&out, RE2(rule.pattern, options), rule.instead);
-  return WithoutRandomWords(out);
+  // One after the other: else the first part of a word, as one of them has it, hides the rest.
+  static const RE2 word("([A-Za-z0-9_+=-]{32,})"), base64("([A-Za-z0-9+/=]{60,})");
+  return WithoutRandomWords(WithoutRandomWords(out, word), base64);
 }
 
 }  // namespace fairway

@@ -115,6 +115,14 @@ TEST(WithoutSecrets, EachWayToWriteASecretIsKnown) {
            {"postgres://me:s3@cr3t@db/x", "postgres://[left out]@db/x"},
            {"redis://:s3cr3t@db", "redis://[left out]@db"},
            {"https://s3cr3ts3cr3ts3cr3ts3cr3t@host/x", "https://[left out]@host/x"},
+           {"X-Auth-Token: Bearer s3cr3tvalue-1", "X-Auth-Token: [left out]"},
+           {"X-Auth-Token: bearer s3c\nHost: x", "X-Auth-Token: [left out]\nHost: x"},
+           {"credentials: Basic dXNlcjpwYXNz", "credentials: [left out]"},
+           {R"({"msg":"\"token\": Bearer s3cr3t\" n=1"})",
+            R"({"msg":"\"token\": [left out]\" n=1"})"},
+           {"run --api-key Bearer s3cr3t next", "run --api-key [left out] next"},
+           {"bearer secret: s3cr3t", "bearer [left out]: [left out]"},
+           {"the token: Bearer", "the token: [left out]"},
        }) {
     EXPECT_EQ(WithoutSecrets(text), without) << text;
   }
@@ -160,6 +168,11 @@ TEST(WithoutSecrets, WhatIsNoSecretStays) {
 TEST(WithoutSecrets, LongRandomWordsAreLeftOut) {
   EXPECT_EQ(WithoutSecrets("x 0123456789abcdef0123456789abcdef y"), "x [left out: digits] y");
   EXPECT_EQ(WithoutSecrets("x wJalrXUtnFEMI1K7MDENG2bPxRfiCYEXAMPLEKEY3 y"),
+            "x [left out: random word] y");
+  // Its first 60 characters alone do not look random.
+  EXPECT_EQ(WithoutSecrets("x " + std::string(60, 'z') + "_wJalrXUtnFEMI1K7M2b3 y"),
+            "x [left out: random word] y");
+  EXPECT_EQ(WithoutSecrets("x wJalrXUtnFEMI1K7/" + std::string(50, 'z') + "/b2P3xRfiCY y"),
             "x [left out: random word] y");
 }
 

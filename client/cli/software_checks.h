@@ -26,7 +26,7 @@ struct PluginPlace {
   std::string kind = "cpu";
   int devices = 1;
   std::string preload;  // with commas between
-  // Where daemons' users are seen, most telling first: data directory, keys, settings files.
+  // Where the worker's user is seen, most telling first: its key, its settings file.
   std::vector<std::string> of_daemons;
 };
 

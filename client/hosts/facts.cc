@@ -24,6 +24,18 @@ absl::Status TakeDaemon(const std::string& value, Facts& out) {
   return absl::OkStatus();
 }
 
+// "NAME SECONDS".
+absl::Status TakeLimit(const std::string& value, Facts& out) {
+  const size_t space = std::min(value.find(' '), value.size());
+  const auto daemon = out.daemons.find(value.substr(0, space));
+  int32_t seconds = 0;
+  if (daemon == out.daemons.end() || !absl::SimpleAtoi(value.substr(space), &seconds) ||
+      seconds < 0)
+    return InvalidArgument("'limit={}'", value);
+  daemon->second.limit = std::chrono::seconds(seconds);
+  return absl::OkStatus();
+}
+
 // "NAME PEM", with '|' for each end of a line.
 void TakeCertificate(const std::string& value, Facts& out) {
   const auto daemon = out.daemons.find(value.substr(0, value.find(' ')));
@@ -34,9 +46,9 @@ void TakeCertificate(const std::string& value, Facts& out) {
 
 // What probe says, apart from the folder, which is looked at by itself: some of it goes into
 // scripts, and all of it may be shown.
-const std::set<std::string_view> kNames = {"user",       "system",         "machine", "lacks",
-                                           "unwritable", "current",        "has",     "daemon",
-                                           "hidden",     "controller_user"};
+const std::set<std::string_view> kNames = {"user",       "system",          "machine", "lacks",
+                                           "unwritable", "current",         "has",     "daemon",
+                                           "hidden",     "controller_user", "limit"};
 constexpr std::string_view kMarks = "'-', '_', '.', '+', '/', '@' and '\\'";
 
 bool IsPlain(std::string_view value) {
@@ -94,6 +106,7 @@ absl::StatusOr<Facts> ParseFacts(std::string_view text) {
     if (name == "has") out.has.insert(value);
     if (name == "daemon") FAIRWAY_RETURN_IF_ERROR(TakeDaemon(value, out));
     if (name == "certificate") TakeCertificate(value, out);
+    if (name == "limit") FAIRWAY_RETURN_IF_ERROR(TakeLimit(value, out));
     if (name == "controller_user") out.controller_user = value;
     if (name == "free_kb") {
       if (!absl::SimpleAtoi(value, &out.free_bytes)) return InvalidArgument("'free_kb={}'", value);

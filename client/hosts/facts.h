@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_CLIENT_HOSTS_FACTS_H_
 #define FAIRWAY_CLIENT_HOSTS_FACTS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -21,6 +22,7 @@ struct DaemonFacts {
   std::string release;           // which it runs; empty: it does not run
   std::string settings;          // SHA-256 of its settings file, in hexadecimal digits; empty: none
   std::string certificate = {};  // of a worker, as PEM; empty: none
+  std::chrono::seconds limit{};  // which it has to end, as it was started; 0: not known
 
   // Whether the worker has a certificate that is over by this host's clock.
   bool HasExpired() const;

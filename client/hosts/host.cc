@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/hosts/host.h"
 
+#include <algorithm>
+
 #include <absl/strings/str_split.h>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +36,10 @@ std::string ReasonIn(std::string_view log) {
     if (is_line && parsed.contains("level") && parsed["level"] == "error") break;
   }
   return last;
+}
+
+std::chrono::seconds StopLimit(const DaemonFacts& running, const Daemon& daemon) {
+  return std::max(running.limit, EndLimit(daemon)) + std::chrono::minutes(3);
 }
 
 absl::StatusOr<std::string> Host::Call(const std::string& call, const std::string& variables,
@@ -134,13 +140,13 @@ absl::Status Host::CheckSettings(const std::string& daemon, const std::string& t
                   fmt::format("{} would not take the settings of {}", release, daemon));
 }
 
-absl::Status Host::Join(const std::string& worker, const std::string& controller,
-                        const std::string& ca_hash, const std::string& token) {
-  return Annotate(Call(fmt::format("join {} {} {} {}", worker, controller, ca_hash,
-                                   Sha256(facts_.Of(worker).certificate)),
-                       fmt::format("token={}\n", Quoted(token)))
-                      .status(),
-                  "cannot join");
+absl::StatusOr<bool> Host::Join(const std::string& worker, const std::string& controller,
+                                const std::string& ca_hash, const std::string& token) {
+  const auto said = Call(fmt::format("join {} {} {} {}", worker, controller, ca_hash,
+                                     Sha256(facts_.Of(worker).certificate)),
+                         fmt::format("token={}\n", Quoted(token)));
+  if (!said.ok()) return Annotate(said.status(), "cannot join");
+  return Says(*said, "joined");
 }
 
 absl::StatusOr<bool> Host::StartDaemon(const Daemon& daemon, const std::string& release) {
@@ -153,7 +159,7 @@ absl::StatusOr<bool> Host::StartDaemon(const Daemon& daemon, const std::string& 
 }
 
 absl::StatusOr<bool> Host::StopDaemon(const Daemon& daemon) {
-  const auto said = Call("stop " + daemon.name, "", EndLimit(daemon) + std::chrono::minutes(2));
+  const auto said = Call("stop " + daemon.name, "", StopLimit(facts_.Of(daemon.name), daemon));
   if (!said.ok()) return Annotate(said.status(), fmt::format("cannot end {}", daemon.name));
   // It runs no more, whatever was known of it.
   if (const auto known = facts_.daemons.find(daemon.name); known != facts_.daemons.end())

@@ -43,9 +43,10 @@ class Host {
   // Whether the release takes the settings. Changes nothing.
   absl::Status CheckSettings(const std::string& daemon, const std::string& text,
                              const std::string& release);
-  // Replaces the certificate that Probe saw, if there was one.
-  absl::Status Join(const std::string& worker, const std::string& controller,
-                    const std::string& ca_hash, const std::string& token);
+  // Replaces the certificate that Probe saw, if there was one. Returns false if there is another
+  // one by now, so that nothing was done.
+  absl::StatusOr<bool> Join(const std::string& worker, const std::string& controller,
+                            const std::string& ca_hash, const std::string& token);
 
   // Returns whether it did not run before.
   absl::StatusOr<bool> StartDaemon(const Daemon& daemon, const std::string& release);
@@ -78,6 +79,10 @@ class Host {
   std::string folder_;
   Facts facts_;
 };
+
+// How long a stop by ssh may take: the time that the daemon has to end, as it was started or as the
+// file says, whichever is more, and a while for the host's lock and to kill it.
+std::chrono::seconds StopLimit(const DaemonFacts& running, const Daemon& daemon);
 
 // A word that the shell takes as it is.
 std::string Quoted(std::string_view text);

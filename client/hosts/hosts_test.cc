@@ -84,6 +84,20 @@ TEST(FactsTest, AWorkerHasJoinedWhileItsCertificateCounts) {
   EXPECT_FALSE(facts(true, "no certificate").HasExpired());
 }
 
+TEST(FactsTest, AStopWaitsForTheLimitInForceAndForTheOneOfTheFile) {
+  using std::chrono::seconds;
+  const Facts facts = *ParseFacts(std::string(kProbe) + "limit=w0 650\n");
+  EXPECT_EQ(facts.Of("w0").limit, seconds(650));
+  EXPECT_EQ(facts.Of("controller").limit, seconds(0));
+  Daemon quick, slow;
+  quick.settings["drain-limit"] = "'5s'";
+  slow.settings["drain-limit"] = "'20m'";
+  EXPECT_EQ(StopLimit(facts.Of("w0"), quick), seconds(650 + 180));
+  EXPECT_EQ(StopLimit(facts.Of("w0"), slow), seconds(1250 + 180));
+  for (const char* const bad : {"w0", "w0 ", "w0 -1", "w0 5s", "w0 99999999999", "w7 5", ""})
+    EXPECT_FALSE(ParseFacts(fmt::format("{}limit={}\n", kProbe, bad)).ok()) << bad;
+}
+
 TEST(FactsTest, WhatALoginSaysIsNoAnswer) {
   EXPECT_FALSE(Says("Welcome! a=b\n", "ended"));
   EXPECT_TRUE(Says("Welcome! a=b\nended=yes\n...", "ended"));

@@ -36,6 +36,13 @@ as_of() {
   user=$(user_of "$1")
   echo "setpriv --reuid $user --regid $user --init-groups --no-new-privs env HOME=/nonexistent"
 }
+# Runs what follows $1 as the user of daemon $1, who can stop it, or give it files that never end: then it is ended.
+run_as() {
+  local daemon=$1
+  shift
+  # shellcheck disable=SC2046
+  timeout -k 1 60 $(as_of "$daemon") "$@"
+}
 make_user() {
   if is_root && ! getent passwd "$1" >/dev/null; then
     useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$1"
@@ -59,10 +66,11 @@ private_directory() {
 }
 
 # The unit of daemon $1. In another folder than root's own its name has digits that follow from the folder: each cluster
-# has its own units.
+# has its own units. One that was made before that was so keeps its name.
 unit_of() {
   local place=-
-  [ "$folder" = /opt/fairway ] || place=.$(printf %s "$folder" | sha256sum | cut -c 1-12).
+  [ "$folder" = /opt/fairway ] || is_ours "fairway-cluster-$1.service" ||
+    place=.$(printf %s "$folder" | sha256sum | cut -c 1-12).
   echo "fairway-cluster$place$1.service"
 }
 # Whether the unit $1 is of this folder.
@@ -80,10 +88,18 @@ pid_of() {
   fi
 }
 
-# The certificate of worker $1, or nothing. Its key may be in the same file.
+# The start of the file $2 of worker $1, read as its user, who can put anything there: neither a pipe nor a link to what
+# has no end holds this up.
+start_of() {
+  [ -f "$2" ] || return 0
+  # shellcheck disable=SC2046
+  timeout -k 1 5 $(as_of "$1") head -c 65536 "$2" 2>/dev/null || true
+}
+# The certificate of worker $1, or nothing. Its key may be in the same file. What no certificate has is told as '?', so
+# that it has one SHA-256 here and where it is told.
 certificate_of() {
-  $(as_of "$1") sed -n '/-BEGIN CERTIFICATE-/,/-END CERTIFICATE-/p;/-END CERTIFICATE-/q' \
-    "$folder/workers/$1/worker.pem" 2>/dev/null || true
+  start_of "$1" "$folder/workers/$1/worker.pem" |
+    sed -n '/-BEGIN CERTIFICATE-/,/-END CERTIFICATE-/p;/-END CERTIFICATE-/q' | LC_ALL=C tr -c '\n\r -{}~' '?'
 }
 # Whether daemon $1 has all its files.
 is_made() {
@@ -92,8 +108,18 @@ is_made() {
     [ -f "$folder/controller/controller.pem" ]
   else
     [ -f "$place/ca.pem" ] && [ -f "$place/worker.pem" ] &&
-      { [ -f "$place/worker.key" ] || $(as_of "$1") grep -q -e '-BEGIN.* PRIVATE KEY-' "$place/worker.pem"; }
+      { [ -f "$place/worker.key" ] || start_of "$1" "$place/worker.pem" | grep -q -e '-BEGIN.* PRIVATE KEY-'; }
   fi
+}
+# The seconds that daemon $1 has to end, as it was started; nothing: that is not known.
+end_limit() {
+  local limit
+  if has_systemd; then
+    limit=$(sed -n 's/^TimeoutStopSec=//p' "/etc/systemd/system/$(unit_of "$1")" 2>/dev/null || true)
+  else
+    limit=$(cat "$folder/run/$1.limit" 2>/dev/null || true)
+  fi
+  case $limit in "" | *[!0-9]*) ;; *) echo "$limit" ;; esac
 }
 
 # "releases/0.1.0-abc/bin/fairway-worker" -> "0.1.0-abc"
@@ -105,7 +131,7 @@ release_of() {
 }
 
 probe() {
-  local tool place name pid made release settings certificate
+  local tool place name pid made release settings certificate limit
   case $folder in
     "") if is_root; then folder=/opt/fairway; else folder=$HOME/.local/fairway; fi ;;
     "~/"*) folder=$HOME/${folder#"~/"} ;;
@@ -113,7 +139,7 @@ probe() {
   say user "$(id -un)"
   say system "$(uname -s)"
   say machine "$(uname -m)"
-  for tool in tar gzip dd df flock setsid sha256sum readlink; do
+  for tool in tar gzip dd df flock setsid sha256sum readlink timeout; do
     command -v "$tool" >/dev/null || say lacks "$tool"
   done
   if is_root && ! command -v setpriv >/dev/null; then say lacks setpriv; fi
@@ -140,6 +166,8 @@ probe() {
     if [ -n "$pid" ]; then release=$(release_of "$pid"); fi
     if [ -f "$folder/etc/$name.toml" ]; then settings=$(sha256sum <"$folder/etc/$name.toml"); fi
     say daemon "$name $made $release ${settings%% *}"
+    limit=$(end_limit "$name")
+    if [ -n "$limit" ]; then say limit "$name $limit"; fi
     [ "$name" != controller ] || continue
     certificate=$(certificate_of "$name" | tr '\n' '|')
     if [ -n "$certificate" ]; then say certificate "$name $certificate"; fi
@@ -167,7 +195,7 @@ forget_part() { rm -rf "$folder/$1/.part-$2"; }
 finish_release() {
   local told
   lock
-  told=$($(as_of worker) "$folder/releases/.part-$1/bin/fairway-worker" --version 2>&1) || {
+  told=$(run_as worker "$folder/releases/.part-$1/bin/fairway-worker" --version 2>&1) || {
     forget_part releases "$1"
     die "its programs do not run here: $told"
   }
@@ -209,7 +237,7 @@ init() {
   rm -rf "$folder/controller.part"
   make_user fairway-controller
   private_directory "$folder/controller.part" fairway-controller
-  $(as_of controller) "$folder/current/bin/fairway" init "$folder/controller.part" --bind "$1" --host "$1" </dev/null >/dev/null
+  run_as controller "$folder/current/bin/fairway" init "$folder/controller.part" --bind "$1" --host "$1" </dev/null >/dev/null
   # So that --from FOLDER/controller finds the settings that count.
   ln -sf "$folder/etc/controller.toml" "$folder/controller.part/fairway.toml"
   mv -T "$folder/controller.part" "$folder/controller"
@@ -219,7 +247,7 @@ init() {
 try_settings() {
   local told file=$folder/etc/$1.toml.part
   printf '%s' "$text" >"$file"
-  told=$($(as_of "$1") "$2/bin/fairway" config check "$file" </dev/null 2>&1) || {
+  told=$(run_as "$1" "$2/bin/fairway" config check "$file" </dev/null 2>&1) || {
     rm -f "$file"
     die "${told##*"$file:"}"
   }
@@ -238,26 +266,34 @@ settings() {
 }
 
 # Worker $1 gets its certificate from the controller $2, whose CA has the hash $3, by $token, unless it has another one
-# by now than the one whose SHA-256 is $4.
+# by now than the one whose SHA-256 is $4. Says whether it got it.
 join() {
-  local as digits
+  local digits
   lock
-  as=$(as_of "$1")
   digits=$(certificate_of "$1" | sha256sum)
   [ "${digits%% *}" = "$4" ] || return 0
   [ -d "$folder/workers/$1" ] || private_directory "$folder/workers/$1" fairway
+  # Pipes and links are none of ours.
+  run_as "$1" find "$folder/workers/$1" -mindepth 1 -maxdepth 1 ! -type f ! -type d -delete
   # The token stays out of arguments, which all users of this host can read.
-  printf '%s\n' "$token" | $as sh -c 'umask 077; cat >"$1"' sh "$folder/workers/$1/token"
-  $as "$folder/current/bin/fairway" join "$2" --ca-hash "$3" --to "$folder/workers/$1" \
+  printf '%s\n' "$token" | run_as "$1" sh -c 'umask 077; cat >"$1"' sh "$folder/workers/$1/token"
+  run_as "$1" "$folder/current/bin/fairway" join "$2" --ca-hash "$3" --to "$folder/workers/$1" \
     --token-file "$folder/workers/$1/token" </dev/null >/dev/null || {
+    [ $? != 124 ] || echo "\`fairway join\` has not ended for 60 s" >&2
     rm -f "$folder/workers/$1/token"
     exit 1
   }
   rm -f "$folder/workers/$1/token" "$folder/workers/$1/fairway.toml"
+  say joined yes
 }
 
-# The CAs in which a daemon believes.
-show_ca() { $(as_of "${1##*/}") cat "$folder/$1/ca.pem"; }
+# The CAs in which the controller believes, or worker $1; of a worker nothing, if it lacks the file.
+show_ca() {
+  case $1 in
+    controller) run_as controller cat "$folder/controller/ca.pem" ;;
+    *) start_of "$1" "$folder/workers/$1/ca.pem" ;;
+  esac
+}
 
 # Tokens for the workers $2, $3, ... to join by, from the controller at $1.
 tokens() {
@@ -265,13 +301,13 @@ tokens() {
   shift
   for name in "$@"; do
     say token "$name"
-    $(as_of controller) "$folder/current/bin/fairway" token create --worker "$name" --ttl 10m --controller "$controller" \
+    run_as controller "$folder/current/bin/fairway" token create --worker "$name" --ttl 10m --controller "$controller" \
       --from "$folder/controller" </dev/null
   done
 }
 
 ask_status() {
-  $(as_of controller) "$folder/current/bin/fairway" status --output json --controller "$1" --tls-ca "$folder/controller/ca.pem" \
+  run_as controller "$folder/current/bin/fairway" status --output json --controller "$1" --tls-ca "$folder/controller/ca.pem" \
     --token-file "$folder/controller/admin.token" </dev/null
 }
 
@@ -344,14 +380,19 @@ stop() {
   pid=$(pid_of "$1")
   if has_systemd; then
     unit=$(unit_of "$1")
-    is_ours "$unit" || return 0
+    if ! is_ours "$unit"; then
+      [ -z "$pid" ] || die "$unit starts another program than one in $folder, and process $pid goes on:" \
+        "end that process by \`kill $pid\`, and type the same again"
+      return 0
+    fi
     told=$(systemctl disable --now --quiet "$unit" 2>&1) || die "systemd refuses: $(echo "$told" | tr '\n' ' ')"
     [ -z "$(pid_of "$1")" ] || die "systemd has ended $unit, it says, and process $(pid_of "$1") goes on"
     [ -z "$pid" ] || say stopped yes
     return
   fi
   if [ -n "$pid" ]; then
-    limit=$(cat "$folder/run/$1.limit" 2>/dev/null || echo 60)
+    limit=$(end_limit "$1")
+    limit=${limit:-60}
     kill -TERM "$pid"
     while [ "$(pid_of "$1")" = "$pid" ]; do
       tries=$((tries + 1))

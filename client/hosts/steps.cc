@@ -17,10 +17,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookAgain{300};
 
-// Whether the worker's certificate can be one of the cluster whose CAs have the hashes `known`.
+// Whether the worker's certificate can be one of the cluster whose CAs have the hashes `known`. If
+// the worker's CAs are missing it can be.
 absl::Status CheckSameCluster(Site& site, const std::string& worker,
                               const std::vector<std::string>& known) {
-  FAIRWAY_ASSIGN_OR_RETURN(const std::string own, site.host.Call("show_ca workers/" + worker));
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string own, site.host.Call("show_ca " + worker));
+  if (own.empty()) return absl::OkStatus();
   for (const std::string& hash : CertificateHashes(own)) {
     if (std::ranges::find(known, hash) != known.end()) return absl::OkStatus();
   }
@@ -199,7 +201,7 @@ void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
   const auto start = [&](Site& site, const Daemon& worker) -> absl::Status {
     Host& host = site.host;
     const DaemonFacts facts = host.facts().Of(worker.name);
-    if (facts.made) {
+    if (facts.made || !facts.certificate.empty()) {
       FAIRWAY_RETURN_IF_ERROR(authorities.status());
       FAIRWAY_RETURN_IF_ERROR(CheckSameCluster(site, worker.name, CertificateHashes(*authorities)));
     }
@@ -207,9 +209,10 @@ void StartWorkers(Fleet& fleet, const Plan& plan, const ClusterState& state,
       FAIRWAY_RETURN_IF_ERROR(tokens.status());
       const auto token = tokens->find(worker.name);
       if (token == tokens->end()) return absl::InternalError("there is no token for it");
-      FAIRWAY_RETURN_IF_ERROR(host.Join(worker.name, ClientAddress(fleet.file().controller),
-                                        token->second.ca_hash, token->second.token));
-      site.done.push_back(Joined(worker.name, facts));
+      FAIRWAY_ASSIGN_OR_RETURN(const bool joined,
+                               host.Join(worker.name, ClientAddress(fleet.file().controller),
+                                         token->second.ca_hash, token->second.token));
+      if (joined) site.done.push_back(Joined(worker.name, facts));
     }
     bool was_started = false;
     if (facts.release.empty()) {  // else it looks at its files by itself

@@ -177,6 +177,72 @@ def test_a_join_that_was_cut_is_made_whole(place):
     assert operator.type(UP).stdout.startswith("10.0.0.1 (controller, w1): started the controller, started w1\n")
 
 
+def test_what_a_workers_user_puts_in_place_of_its_files_holds_no_command_up(place):
+    operator, host = place
+    operator.type(UP)
+    worker = host.root / "opt/fairway/workers/w1"
+    for name, plant in (("worker.pem", os.mkfifo), ("worker.pem", lambda path: path.symlink_to("/dev/zero")), ("ca.pem", os.mkfifo)):
+        (worker / name).unlink()
+        plant(worker / name)
+        (worker / "worker.key").unlink(missing_ok=True)
+        assert operator.type(STATUS).stdout.count(" up") == 2
+        assert "no change" in operator.type(UP).stdout
+        assert "ended w1, ended controller" in operator.type(DOWN).stdout
+        assert "started the controller, w1 joined" in operator.type(UP).stdout
+        assert (worker / name).is_file() and not (worker / name).is_symlink()
+    # Nor who stops a process that reads them as that user.
+    host.program("head", 'kill -STOP $$; exec /usr/bin/head "$@"')
+    assert operator.type(STATUS).stdout.count(" up") == 2
+
+
+def test_a_certificate_with_odd_characters_is_replaced(place):
+    operator, host = place
+    operator.type(UP)
+    for odd in (b"|", b"\0", b"\xff"):
+        operator.type(DOWN)
+        file = host.root / "opt/fairway/workers/w1/worker.pem"
+        begin = b"-----BEGIN CERTIFICATE-----\n"
+        file.write_bytes(file.read_bytes().replace(begin, begin + odd))
+        assert "w1 joined again" in operator.type(UP).stdout
+        assert "no change" in operator.type(UP).stdout
+
+
+def test_a_join_that_another_command_was_quicker_with_is_not_told(place):
+    operator, host = place
+    operator.type(UP)
+    operator.type(DOWN)
+    worker = host.root / "opt/fairway/workers/w1"
+    shutil.copytree(worker, host.root / "tmp/kept")
+    for path in (host.root / "tmp/kept").iterdir():
+        os.chown(path, (worker / path.name).stat().st_uid, (worker / path.name).stat().st_gid)
+    (worker / "worker.pem").unlink()
+    # The other command is done when this one has its token.
+    host.program("setpriv", 'case "$*" in *"token create"*) cp -a /tmp/kept/* /opt/fairway/workers/w1 ;; esac\n'
+                            'exec /usr/bin/setpriv "$@"')
+    said = operator.type(UP).stdout
+    assert "started w1" in said and "joined" not in said
+    assert (worker / "worker.pem").read_bytes() == (host.root / "tmp/kept/worker.pem").read_bytes()
+
+
+def test_a_certificate_without_its_ca_is_of_no_other_cluster(place):
+    operator, host = place
+    operator.type(UP)
+    operator.type(DOWN)
+    worker = host.root / "opt/fairway/workers/w1"
+    own = (worker / "ca.pem").read_text()
+    (worker / "ca.pem").unlink()
+    assert "w1 joined again" in operator.type(UP).stdout
+    # One of another cluster is refused though its key is missing.
+    operator.type(DOWN)
+    assert (worker / "ca.pem").read_text() == own
+    operator.type(f"fairway init {operator.folder}/other")
+    shutil.copy(operator.folder / "other/ca.pem", worker / "ca.pem")
+    certificate = (worker / "worker.pem").read_text()
+    (worker / "worker.pem").write_text(certificate.partition("-----BEGIN PRIVATE")[0].partition("-----BEGIN EC")[0])
+    (worker / "worker.key").unlink()
+    assert "w1 joined another cluster before" in operator.type(UP, code=1).stderr
+
+
 def test_what_ends_has_its_drain_limit_and_is_killed_only_then(place):
     operator, host = place
     write(operator, lambda text: text.replace('runtime = "host"', 'runtime = "host"\ndrain-limit = "3m"'))

@@ -126,6 +126,15 @@ def test_clusters_in_other_folders_have_their_own_units_on_a_host(tmp_path):
         daemons = {pid: words for pid, words in running.items() if "--config" in words}
         assert len(daemons) >= 2 and daemons.items() <= host.processes().items() and not second.daemons()
         assert set(units(host)) == {"fairway-cluster-controller.service", "fairway-cluster-w1.service"}
+        # A unit that starts something else by now, while its process goes on, is not told as ended.
+        unit = units(host)["fairway-cluster-w1.service"]
+        own, pid = unit.read_text(), host.daemons()["w1"]
+        unit.write_text("[Service]\nExecStart=/usr/bin/theirs\n")
+        done = operator.type("fairway cluster down one.toml", code=1)
+        assert (f"cannot end w1: {unit.name} starts another program than one in /opt/fairway, and process {pid} goes on: "
+                f"end that process by `kill {pid}`") in done.stderr
+        assert "ended w1" not in done.stdout and host.daemons()["w1"] == pid
+        unit.write_text(own)
         # A unit that somebody else wrote is neither replaced nor ended.
         operator.type("fairway cluster down one.toml")
         theirs = units(host)["fairway-cluster-w1.service"]
@@ -133,4 +142,30 @@ def test_clusters_in_other_folders_have_their_own_units_on_a_host(tmp_path):
         said = operator.type("fairway cluster up one.toml", code=1).stderr
         assert "fairway-cluster-w1.service starts another program than one in /opt/fairway: /usr/bin/theirs: end" in said
         operator.type("fairway cluster down one.toml --purge")
+        assert units(host) == {theirs.name: theirs}
+
+
+def test_units_from_before_their_names_followed_from_the_folder_are_found(tmp_path):
+    make_package(tmp_path)
+    (tmp_path / "hosts.toml").write_text(f'folder = "/srv/two"\n{FILE}')
+    with ssh_hosts(tmp_path, 1) as (operator, (host,)):
+        give_systemd(host)
+        operator.type("fairway cluster up hosts.toml")
+        operator.type("fairway cluster down hosts.toml")
+        digits = hashlib.sha256(b"/srv/two").hexdigest()[:12]
+        for name in ("controller", "w1"):
+            unit = units(host)[f"fairway-cluster.{digits}.{name}.service"]
+            unit.rename(unit.with_name(f"fairway-cluster-{name}.service"))
+        old = {"fairway-cluster-controller.service", "fairway-cluster-w1.service"}
+        assert "started w1" in operator.type("fairway cluster up hosts.toml").stdout
+        assert set(units(host)) == old
+        assert "no change" in operator.type("fairway cluster up hosts.toml").stdout
+        assert operator.type("fairway cluster status hosts.toml").stdout.count(" up") == 2
+        assert operator.type("fairway cluster down hosts.toml").stdout == "10.0.0.1 (controller, w1): ended w1, ended controller\n"
+        # What is another cluster's by that name is not taken.
+        theirs = units(host)["fairway-cluster-w1.service"]
+        theirs.write_text(theirs.read_text().replace("ExecStart=/srv/two/", "ExecStart=/opt/fairway/"))
+        operator.type("fairway cluster up hosts.toml")
+        assert set(units(host)) == old | {f"fairway-cluster.{digits}.w1.service"}
+        operator.type("fairway cluster down hosts.toml --purge")
         assert units(host) == {theirs.name: theirs}
