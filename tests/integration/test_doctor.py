@@ -318,15 +318,16 @@ def test_run_by_root_it_opens_the_plugin_as_the_daemons_user(tmp_path):
 #include <stdlib.h>
 #include <unistd.h>
 __attribute__((constructor)) static void f(void) { if (geteuid() == 0 || getegid() == 0) abort(); }""")
-        settings = pathlib.Path(folder) / "worker.toml"
-        settings.write_text("[worker]\n")
+        key, settings = pathlib.Path(folder) / "worker.key", pathlib.Path(folder) / "worker.toml"
+        key.write_text("")
+        settings.write_text(f'[worker]\ntls-key = "{key}"\n')
         os.chown(data, 65534, 65534)  # the controller's user reads the CA's key, so it opens nothing
         words = ("--python=", f"--plugin={plugin}", f"--data-directory={data}", "--controller=127.0.0.1:1", f"--config={settings}")
         done = doctor(*words)
         assert "opened as user nobody" not in done.stdout, done.stdout
         if "opened as root, since no daemon's user is known" in done.stdout:  # else this host has a user fairway
             assert "ends by signal 6 (Aborted); opened as root, since" in done.stdout, done.stdout
-        os.chown(settings, 65534, 65534)
+        os.chown(key, 65534, 65534)
         done = doctor(*words)
         assert re.search(r"^FAIL  plugin: .* is no PJRT plugin: .*; opened as user nobody  ", done.stdout, re.M), done.stdout
 

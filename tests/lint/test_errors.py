@@ -81,7 +81,7 @@ def short_forms():
 @functools.cache
 def all_sources():
     files = [path for folder in ("base", "client", "controller", "identity", "transport", "worker", "deploy", "log", "scheduler")
-             for kind in ("*.cc", "*.h", "*.py", "*.tpl") for path in (ROOT / folder).rglob(kind)
+             for kind in ("*.cc", "*.h", "*.py", "*.tpl", "*.sh") for path in (ROOT / folder).rglob(kind)
              if not path.name.endswith("_test.cc")]
     return plain("\n".join(joined(path.read_text(encoding="utf-8")) for path in files))
 
