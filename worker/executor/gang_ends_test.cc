@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/gang_ends.h"
 
+#include <chrono>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -57,7 +58,7 @@ TEST_F(GangEndsTest, AnEndThatHasWaitedForLongIsToldBeforeTheNextLaunch) {
         &one_, [] { return size_t{100}; },
         [&] {
           Add(end);
-          now_ += GangEnds::kShort / 2;
+          now_ += std::chrono::microseconds(GangEnds::kShort) / 2;
         });
   };
   launch('a');
