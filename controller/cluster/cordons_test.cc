@@ -54,6 +54,18 @@ class StoredCordonsTest : public CordonsTest {
   StoredCordonsTest() : CordonsTest(ClusterOptions()) {}
 };
 
+class ShortTurnsCordonsTest : public CordonsTest {
+ protected:
+  ShortTurnsCordonsTest() : CordonsTest(Short()) {}
+
+ private:
+  static ClusterOptions Short() {
+    ClusterOptions options = AtOnce();
+    options.turn_units = 20;
+    return options;
+  }
+};
+
 TEST_F(CordonsTest, ASessionThatIsOpenedLaterDoesNotSeeTheIslandAndOthersGoOn) {
   Start();
   EXPECT_EQ(cluster.fleet().CordonIsland("ia", By("op")).value(), true);
@@ -282,13 +294,13 @@ TEST_F(CordonsTest, ARunThatIsMadeInSlicesHoldsAllIslandsOfItsProgram) {
   EXPECT_THAT(Drain("ia"), ElementsAre("drained, 1 see it"));
 }
 
-TEST_F(CordonsTest, ADonatingCopyInSlicesHoldsTheIslandThatItIsForAtAnyMoment) {
+TEST_F(ShortTurnsCordonsTest, ADonatingCopyInSlicesHoldsTheIslandThatItIsForAtAnyMoment) {
   Start();
   int moments = 0;
   for (bool busy = true; busy; ++moments) {
     session = actions.Open(cluster);
     std::vector<uint64_t> from, to;
-    for (uint64_t i = 0; i < 1500; ++i) {
+    for (uint64_t i = 0; i < 60; ++i) {
       PutReady(from.emplace_back(1 + i), 2);
       to.push_back(5000 + i);
     }
