@@ -350,7 +350,7 @@ TEST_F(CordonsTest, OfManyHoldersThoseWithMostBytesAreTold) {
 TEST_F(CordonsTest, HoweverManyHoldAnIslandEachLookAtThemIsShort) {
   Start();
   size_t looks_before = 0;
-  for (size_t sessions = 500; sessions <= 2000; sessions *= 2) {
+  for (size_t sessions = 300; sessions <= 1200; sessions *= 2) {
     for (size_t open = cluster.inspection().counts().sessions; open <= sessions; ++open) {
       session = actions.Open(cluster);
       PutReady(1, 0, open == 7 ? 32 : 16);
