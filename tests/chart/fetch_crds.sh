@@ -9,15 +9,15 @@ cd "$(dirname "$(readlink -f "$0")")/../.."
 crds=$PWD/.deps/crds
 if [ "$(cat "$crds/versions" 2>/dev/null)" = "$LWS $JOBSET" ]; then exit; fi
 source tests/chart/go.sh
-need_go "$crds/work"
+need_go "$crds/go"
 echo "fetching the CRDs of LWS $LWS and JobSet $JOBSET to .deps/crds"
 rm -rf "$crds"
-mkdir -p "$crds/work"
+mkdir -p "$crds/go"
 # The folder has no go.mod, so nothing but these two is downloaded.
-(cd "$crds/work" && go mod download -modcacherw "sigs.k8s.io/lws@$LWS" "sigs.k8s.io/jobset@$JOBSET")
-modules=$crds/work/path/pkg/mod/sigs.k8s.io
+(cd "$crds/go" && go mod download -modcacherw "sigs.k8s.io/lws@$LWS" "sigs.k8s.io/jobset@$JOBSET")
+modules=$crds/go/path/pkg/mod/sigs.k8s.io
 cp "$modules/lws@$LWS/config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml" "$crds/LeaderWorkerSet.yaml"
 cp "$modules/jobset@$JOBSET/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml" "$crds/JobSet.yaml"
 chmod 644 "$crds"/*.yaml
-rm -rf "$crds/work"
+rm -rf "$crds/go"
 echo "$LWS $JOBSET" >"$crds/versions"

@@ -11,20 +11,9 @@ import subprocess
 import pytest
 
 from cluster import wait_for
-from ssh_hosts import make_package, ssh_hosts
+from ssh_hosts import ONE_HOST, make_package, ssh_hosts
 
-FILE = """
-package = "fairway-0.1.0-linux-x86_64.tar.gz"
-ssh-config = "ssh_config"
-[controller]
-ssh = "10.0.0.1"
-[[worker]]
-name = "w1"
-ssh = "10.0.0.1"
-[settings.worker]
-runtime = "host"
-[settings.controller]
-"""
+FILE = ONE_HOST + "[settings.controller]\n"
 UP, DOWN, PURGE, STATUS = (f"fairway cluster {verb}" for verb in (
     "up hosts.toml", "down hosts.toml", "down hosts.toml --purge", "status hosts.toml"))
 

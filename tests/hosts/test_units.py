@@ -8,19 +8,8 @@ import shutil
 import signal
 
 from cluster import wait_for
-from ssh_hosts import make_package, ssh_hosts
+from ssh_hosts import ONE_HOST, make_package, ssh_hosts
 
-FILE = """
-package = "fairway-0.1.0-linux-x86_64.tar.gz"
-ssh-config = "ssh_config"
-[controller]
-ssh = "10.0.0.1"
-[[worker]]
-name = "w1"
-ssh = "10.0.0.1"
-[settings.worker]
-runtime = "host"
-"""
 SYSTEMCTL = r"""
 echo "$@" >>/tmp/calls
 for unit in "$@"; do :; done
@@ -56,13 +45,13 @@ def units(host):
 
 def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
     make_package(tmp_path)
-    (tmp_path / "hosts.toml").write_text(FILE)
+    (tmp_path / "hosts.toml").write_text(ONE_HOST)
     with ssh_hosts(tmp_path, 1) as (operator, (host,)):
         give_systemd(host)
-        (tmp_path / "hosts.toml").write_text(f'folder = "~/fairway"\n{FILE}')
+        (tmp_path / "hosts.toml").write_text(f'folder = "~/fairway"\n{ONE_HOST}')
         assert "services do not see home folders, such as /root/fairway: name" in operator.type(
             "fairway cluster up hosts.toml", code=1).stderr
-        (tmp_path / "hosts.toml").write_text(FILE)
+        (tmp_path / "hosts.toml").write_text(ONE_HOST)
         assert "started the controller" in operator.type("fairway cluster up hosts.toml").stdout
         calls = (host.root / "tmp/calls").read_text()
         for name in ("controller", "w1"):
@@ -86,7 +75,7 @@ def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
         running = host.daemons()
         os.kill(running["w1"], signal.SIGKILL)
         wait_for(lambda: "w1" not in host.daemons(), "its end")
-        (tmp_path / "hosts.toml").write_text(FILE + "drain-limit = '5m'\n")
+        (tmp_path / "hosts.toml").write_text(ONE_HOST + "drain-limit = '5m'\n")
         assert "started w1" in operator.type("fairway cluster up hosts.toml").stdout
         assert "\nTimeoutStopSec=350\n" in units(host)["fairway-cluster-w1.service"].read_text()
         assert host.daemons()["controller"] == running["controller"]
@@ -107,8 +96,8 @@ def test_daemons_are_confined_services_that_start_with_the_host(tmp_path):
 
 def test_clusters_in_other_folders_have_their_own_units_on_a_host(tmp_path):
     make_package(tmp_path)
-    other = FILE.replace("10.0.0.1", "10.0.0.2", 1)  # its controller; its worker is w1 on the same host
-    (tmp_path / "one.toml").write_text(FILE)
+    other = ONE_HOST.replace("10.0.0.1", "10.0.0.2", 1)  # its controller; its worker is w1 on the same host
+    (tmp_path / "one.toml").write_text(ONE_HOST)
     (tmp_path / "two.toml").write_text(f'folder = "/srv/two"\n{other}')
     with ssh_hosts(tmp_path, 2) as (operator, (host, second)):
         give_systemd(host)
@@ -147,7 +136,7 @@ def test_clusters_in_other_folders_have_their_own_units_on_a_host(tmp_path):
 
 def test_units_from_before_their_names_followed_from_the_folder_are_found(tmp_path):
     make_package(tmp_path)
-    (tmp_path / "hosts.toml").write_text(f'folder = "/srv/two"\n{FILE}')
+    (tmp_path / "hosts.toml").write_text(f'folder = "/srv/two"\n{ONE_HOST}')
     with ssh_hosts(tmp_path, 1) as (operator, (host,)):
         give_systemd(host)
         operator.type("fairway cluster up hosts.toml")

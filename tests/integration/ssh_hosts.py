@@ -46,6 +46,19 @@ KbdInteractiveAuthentication no
 MaxStartups 100
 """
 
+# A hosts.toml: a controller and a worker on one host.
+ONE_HOST = """
+package = "fairway-0.1.0-linux-x86_64.tar.gz"
+ssh-config = "ssh_config"
+[controller]
+ssh = "10.0.0.1"
+[[worker]]
+name = "w1"
+ssh = "10.0.0.1"
+[settings.worker]
+runtime = "host"
+"""
+
 
 def sshd_program():
     """sshd and the libraries that this system may lack."""
