@@ -53,7 +53,6 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   bool AllUp() const;
 
   Machine* MachineOf(DeviceId device) const;
-  const std::set<Machine*>& lost() const { return lost_; }
 
   // WorkerHubEvents
   absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;
@@ -102,7 +101,6 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   std::map<std::string, std::map<std::string, uint64_t>> restarts_;
   std::map<ExecutorId, Member> members_;
   std::map<DeviceId, Machine*> machine_of_;
-  std::set<Machine*> lost_;  // ever
   std::map<TransferId, std::vector<BytesRef>> uploads_;
   struct Launched {
     std::vector<LaunchId> ids;

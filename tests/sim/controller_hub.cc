@@ -96,7 +96,6 @@ void Controller::OnExecutorLost(ExecutorId id, const absl::Status& cause) {
   } else {
     world_.BreakGangs(&machine, member.session);  // launches that were sent after its end
   }
-  lost_.insert(&machine);
   for (auto& client : world_.clients) client->ExecutorLost(machine);
   cluster_.fleet().ExecutorLost(id, cause);
   Settle();

@@ -15,8 +15,6 @@ constexpr uint64_t kAtOnce = 400;  // most units of what cannot be interrupted
 }  // namespace
 
 void Machine::Deliver(const Command& command) {
-  if (const auto* launch = std::get_if<Launch>(&command))
-    world_.ReceivedLaunch(epoch_, *this, *launch);
   gang_watch_.OnCommand(command);
   core_->OnCommand(command);
 }

@@ -44,8 +44,7 @@ struct Gang {
   std::vector<Machine*> places;                        // by position in the code's device list
   std::map<Machine*, std::shared_ptr<Run>> joined;
   Inputs inputs;
-  std::set<Machine*> received;  // who has received the launch
-  bool broken = false;          // a member is gone
+  bool broken = false;  // a member is gone
   bool complete = false;
   absl::Status cause;  // why it broke, if the members know
 

@@ -215,22 +215,20 @@ void RelayHost::OnControllerFrame(const std::string& frame) {
 
 void RelayHost::Accept(std::unique_ptr<Link> link) {
   Link* const l = link.get();
-  children_[l] = std::move(link);
+  children_.push_back(std::move(link));
   l->on_frame = [this, l](const Frame& frame) { Do([this, l, frame] { OnChild(l, frame); }); };
   l->on_closed = [this, l](const absl::Status&) {
     Do([this, l] {
-      const auto it = children_.find(l);
-      if (it == children_.end()) return;
+      auto child = TakeChild(l);
+      if (child == nullptr) return;
       core_->ChildEnded(l, world_.Time());
-      Bury(std::move(it->second));
-      children_.erase(it);
+      Bury(std::move(child));
     });
   };
 }
 
 void RelayHost::OnChild(Link* link, const Frame& frame) {
-  const auto it = children_.find(link);
-  if (it == children_.end()) return;
+  if (std::ranges::count(children_, link, &std::unique_ptr<Link>::get) == 0) return;
   const absl::Status status = core_->FromChild(link, frame, world_.Time());
   Check();
   if (status.ok()) return;
@@ -240,8 +238,15 @@ void RelayHost::OnChild(Link* link, const Frame& frame) {
   world_.Trace("the relay of {} refuses {}: {}", host_.worker(), link->peer(), Describe(status));
   core_->ChildEnded(link, world_.Time());
   link->Close();
-  Bury(std::move(it->second));
+  Bury(TakeChild(link));
+}
+
+std::unique_ptr<Link> RelayHost::TakeChild(Link* link) {
+  const auto it = std::ranges::find(children_, link, &std::unique_ptr<Link>::get);
+  if (it == children_.end()) return nullptr;
+  std::unique_ptr<Link> out = std::move(*it);
   children_.erase(it);
+  return out;
 }
 
 void RelayHost::DialParent(const std::string&) {

@@ -64,6 +64,8 @@ class RelayHost final : public RelayActions, public FarSide {
   void OnChild(Link* link, const Frame& frame);
   void OnParent(Link* link, const std::string& frame);
   void Check();
+  // Takes a child from children_; nullptr: it is not there any more.
+  std::unique_ptr<Link> TakeChild(Link* link);
   // Lets go of links when nothing of them is on the stack.
   void Bury(std::unique_ptr<Link> link);
 
@@ -79,7 +81,7 @@ class RelayHost final : public RelayActions, public FarSide {
   bool stopped_ = false;
   int64_t went_on_at_ = 0;
   std::deque<Event> waiting_;
-  std::map<Link*, std::unique_ptr<Link>> children_;
+  std::vector<std::unique_ptr<Link>> children_;  // by age: they end in an order that seeds decide
   std::unique_ptr<Link> parent_;
 };
 

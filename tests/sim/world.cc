@@ -254,13 +254,6 @@ void World::BreakGangs(Machine* machine, uint64_t session) {
   }
 }
 
-void World::ReceivedLaunch(uint64_t controller, Machine& machine, const Launch& launch) {
-  if (const auto gang = GangOf(controller, launch.node, launch.launch_id); gang != nullptr)
-    gang->received.insert(&machine);
-  const auto sequence = sequences_.find({controller, machine.island(), launch.launch_id});
-  if (sequence != sequences_.end()) sequence->second.received.insert(&machine);
-}
-
 std::shared_ptr<Gang> World::GangOfStep(uint64_t controller, const Machine& machine,
                                         LaunchId launch, ExecutableId code) {
   std::shared_ptr<Gang>& gang = steps_[{controller, machine.island(), launch}];

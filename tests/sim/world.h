@@ -170,7 +170,6 @@ class World {
     LaunchId last;
     std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
     std::vector<Machine*> places;                        // by position in its device list
-    std::set<Machine*> received;                         // who has received the launch
     bool broken = false;                                 // a member is gone
     // Steps that a member does not run, by first id: the last id, and why.
     std::multimap<LaunchId, std::pair<LaunchId, absl::Status>> left_out;
@@ -178,7 +177,6 @@ class World {
   SequenceLaunch& SequenceOf(uint64_t controller, const std::string& island, LaunchId first) {
     return sequences_[{controller, island, first}];
   }
-  void ReceivedLaunch(uint64_t controller, Machine& machine, const Launch& launch);
   std::shared_ptr<Gang> GangOfStep(uint64_t controller, const Machine& machine, LaunchId launch,
                                    ExecutableId code);
   // `machine` leaves out these steps: their gangs break.
