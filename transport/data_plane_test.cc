@@ -142,10 +142,11 @@ TEST_P(Planes, PullsThatAreTakenBackEndOnBothSides) {
 
 class SecurePlanes : public Planes {
  protected:
-  // Connections that say nothing take all handshakes that this host may begin at the source.
   ~SecurePlanes() override {
     for (const int fd : silent_) ::close(fd);
   }
+  // Connections that say nothing take all handshakes that this host may begin at the source. The
+  // source has ended the last one when this returns: none of them is in the backlog any more.
   void TakeAllHandshakes() {
     const int port = SplitHostPort(source_->endpoint())->second;
     sockaddr_in to{};
@@ -156,6 +157,10 @@ class SecurePlanes : public Planes {
       silent_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       ASSERT_EQ(::connect(silent_.back(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
     }
+    ASSERT_TRUE(RunUntil(loop_, [&] {
+      char byte;
+      return ::recv(silent_.back(), &byte, 1, MSG_DONTWAIT) == 0;
+    }));
   }
   std::vector<int> silent_;
 };

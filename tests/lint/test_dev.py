@@ -113,7 +113,7 @@ beside = pytest.mark.skipif(not can_yield_processors(), reason="the phases of th
 def start_with_stand_ins(folder, phases, build_asan=":", ctest_asan=":", tests=":"):
     """./dev test, with shell code in the place of what its phases asan and python run."""
     shutil.copy(DEV, folder)
-    shutil.copytree(DEV.parent / "tests", folder / "tests", ignore=lambda _, names: set(names) - {"beside.sh"})
+    shutil.copytree(DEV.parent / "tests", folder / "tests", ignore=lambda _, names: set(names) - {"beside.sh", "lint", "junit_counts.py"})
     for name in ("requirements-dev.txt", "pyproject.toml"):
         script(folder / "client" / "python" / name, "")
     script(folder / "cmake" / "fetch_ffi_headers.sh", "")
@@ -123,6 +123,7 @@ def start_with_stand_ins(folder, phases, build_asan=":", ctest_asan=":", tests="
     script(folder / "bin" / "ctest", f'if [[ $* = "--test-dir build/asan"* ]]; then\n{ctest_asan}\nfi')
     python = script(folder / "bin" / "python3", f"""
 if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; fi
+if [[ $* = *junit_counts.py* ]]; then exec {sys.executable} "$@"; fi
 if [[ $* = *" tests/e2e "* ]]; then
 {tests}
 fi""")
@@ -150,6 +151,27 @@ def test_the_sanitizers_run_beside_others_and_their_failure_fails_the_run(tmp_pa
     assert re.search("^19$", said, re.M), said
     if os.path.exists("/proc/self/autogroup"):
         assert re.search(r"^/autogroup-\d+ nice 19$", said, re.M), said
+
+
+@beside
+@pytest.mark.parametrize("said, alone, fails", [
+    ("no TLS handshake within 5000 ms", 0, False), ("no TLS handshake within 5000 ms", 8, True),
+    ("==7==ERROR: AddressSanitizer: heap-use-after-free", 0, True)])
+def test_what_fails_beside_others_counts_if_it_fails_alone_or_a_sanitizer_reports_it(tmp_path, said, alone, fails):
+    results = f"""
+[[ $* != *--rerun-failed* ]] || exit {alone}
+while [ "$1" != --output-junit ]; do shift; done
+echo '<a><testcase name="Slow.Test"><failure>{said}</failure></testcase>' \\
+  '<testcase name="Slower.Test"><failure>{said}</failure></testcase><testcase name="Other.Test"/></a>' >"$2"
+echo '{said}'
+exit 8"""
+    process = start_with_stand_ins(tmp_path, ["python", "asan"], "touch asan-builds", results, until("asan-builds"))
+    told, _ = process.communicate(timeout=240)
+    assert process.returncode == fails, told
+    assert told.endswith(f"{8 - 2 * fails} passed, {2 * fails} failed\n"), told
+    assert ("\nFAILED ctest-asan:  Slow.Test\n    " in told) == fails, told
+    assert told.count("FAILED") == 2 * fails, told
+    assert ("ctest-asan: 2 failed beside others, and passed alone" in told) == (not fails), told
 
 
 def test_the_sanitizers_alone_run_in_the_foreground(tmp_path):
