@@ -5,7 +5,7 @@ The controller's real code drives simulated hosts in virtual time. The CPU of th
 times of a computation on the devices and of the network are declared (docs/design/0045-scale-model.md).
 Rows by size: the shortest computation at which a chain of gang computations runs at 99 % of the rate of a
 loop without a controller; the period of gangs whose computation takes no time; the CPU of the controller,
-its sockets and a host for a gang at parity; the bytes that a host, an array and a waiting gang hold in
+its sockets, a host and the busiest relay for a gang at parity; the bytes that a host, an array and a waiting gang hold in
 the controller; and a run of the program Arg -> A -> B -> Result.
 
 Bound: a gang's launch and its end are at least a frame each per host, some 10 us with the system
@@ -19,15 +19,15 @@ import subprocess
 from measure import bar, mad, median, row
 
 FAIRWAY = pathlib.Path(__file__).resolve().parent.parent / "build" / "release" / "bin" / "fairway"
-SIZES = ((16, 8), (64, 4), (512, 4))
-BARS = {(16, 8): 300, (512, 4): 5000}  # us
+SIZES = ((16, 8, 0), (64, 4, 0), (512, 4, 0), (512, 4, 16))  # hosts, devices of each, fan-out of relays
+BARS = {(16, 8, 0): 100, (512, 4, 16): 500}  # us
 ROUNDS = 3
 
 
-def measure(hosts, devices, *flags):
+def measure(hosts, devices, fanout, *flags):
     done = subprocess.run(
         [str(FAIRWAY), "bench", "scale", f"--hosts={hosts}", f"--devices-per-host={devices}",
-         "--json", *flags],
+         f"--relay-fan-out={fanout}", "--json", *flags],
         text=True, stdout=subprocess.PIPE, check=True,
     )
     return json.loads(done.stdout)
@@ -48,6 +48,7 @@ def rows_of(name, samples):
         of("controller's CPU, a gang and host",
            lambda s: (s["at_parity"]["code_us"] + s["at_parity"]["sockets_us"]) / s["hosts"], "us"),
         of("host's code, a gang", per_gang("host_us"), "us"),
+        of("busiest relay, a gang", per_gang("relay_us"), "us"),
         of("bytes to a host, a gang", lambda s: s["at_parity"]["bytes_out"] / s["hosts"], "bytes"),
         of("memory of a host", lambda s: s["memory"]["host"], "bytes"),
         of("memory of an array", lambda s: s["memory"]["array"], "bytes"),
@@ -62,14 +63,14 @@ def rows_of(name, samples):
 
 def run(quick):
     rows, bars = [], []
-    sizes = ((4, 2), (8, 2)) if quick else SIZES
+    sizes = ((4, 2, 0), (8, 2, 4)) if quick else SIZES
     flags = ("--gangs=20", "--ahead=20") if quick else ()
-    for hosts, devices in sizes:
-        samples = [measure(hosts, devices, *flags) for _ in range(1 if quick else ROUNDS)]
-        name = f"{hosts} hosts, {hosts * devices} devices"
+    for hosts, devices, fanout in sizes:
+        samples = [measure(hosts, devices, fanout, *flags) for _ in range(1 if quick else ROUNDS)]
+        name = f"{hosts} hosts, {hosts * devices} devices" + (f", relays of {fanout}" if fanout else "")
         rows += rows_of(name, samples)
-        if (hosts, devices) in BARS:
+        if (hosts, devices, fanout) in BARS:
             parity = [sample["parity_us"] for sample in samples]
             bars.append(bar(f"{name}: computation at parity, us", (median(parity), mad(parity)),
-                            at_most=BARS[hosts, devices]))
+                            at_most=BARS[hosts, devices, fanout]))
     return rows, bars

@@ -31,37 +31,40 @@ int64_t NetAllocated() {
 
 }  // namespace
 
-// The hub's end of a host's link.
+// The hub's end of the link of a host or a relay.
 class Controller::HostLink final : public Link {
  public:
-  HostLink(Controller* controller, int host) : controller_(controller), host_(host) {}
+  HostLink(Controller* controller, int link) : controller_(controller), link_(link) {}
   void Send(Frame frame) override {
     frame.Join();
-    controller_->sent_.emplace_back(host_, std::move(frame));
+    controller_->sent_.emplace_back(link_, std::move(frame));
   }
   size_t queued_bytes() const override { return 0; }
-  void Close() override { spdlog::error("scale model: the hub closed the link of host {}", host_); }
-  std::string peer() const override { return fmt::format("host{}", host_); }
+  void Close() override { spdlog::error("scale model: the hub closed link {}", link_); }
+  std::string peer() const override { return fmt::format("link{}", link_); }
 
  private:
   Controller* const controller_;
-  const int host_;
+  const int link_;
 };
 
-Controller::Controller(int hosts)
+Controller::Controller(int hosts, int fanout)
     : cluster_(ClusterOptions(), this),
       // Its clock stands still, so versions of the log must not wait for it.
       hub_(loop_,
            {.controller = Incarnation(1),
             .data_endpoint = ":1",
-            .unregistered_links = static_cast<size_t>(hosts),
-            .links = {.version_pause = std::chrono::milliseconds(0)}},
+            .unregistered_links = static_cast<size_t>(fanout == 0 ? hosts : 2 * hosts),
+            .links = {.version_pause = std::chrono::milliseconds(0),
+                      .fanout = static_cast<size_t>(fanout),
+                      .controller = Incarnation(1),
+                      .secret = [n = 0]() mutable { return fmt::format("{:016}", ++n); }}},
            this, [] { return WorkerHub::Clock::time_point(); }),
       compile_service_(&cluster_, this),
       door_(&cluster_, &compile_service_, {.caps = {}, .server = "scale model"}),
       compiler_(MakeNativeCompiler("sim")) {
-  for (int host = 0; host < hosts; ++host) {
-    auto link = std::make_unique<HostLink>(this, host);
+  for (int number = 0; number < (fanout == 0 ? hosts : 2 * hosts); ++number) {
+    auto link = std::make_unique<HostLink>(this, number);
     links_.push_back(link.get());
     hub_.Accept(std::move(link));
   }
@@ -76,8 +79,8 @@ Controller::Turn Controller::Run(const std::vector<Incoming>& in) {
   turn.cpu = MeasureCpu([&] {
     for (Incoming& one : incoming) {
       loop_.Post("message", [this, one = std::move(one)]() mutable {
-        if (one.host < 0) return FromClient(one.message);
-        links_[static_cast<size_t>(one.host)]->on_frame(std::move(one.frame));
+        if (one.link < 0) return FromClient(one.message);
+        links_[static_cast<size_t>(one.link)]->on_frame(std::move(one.frame));
       });
     }
     EndTurn(2);

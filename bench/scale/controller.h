@@ -25,25 +25,27 @@ class Controller final : public ClusterActions,
                          public CompileBackend,
                          public NativeShell {
  public:
-  // A message that has come: a frame on the link of a host, or a ClientMessage.
+  // A message that has come: a frame on a link, or a ClientMessage.
   struct Incoming {
-    int host = -1;  // -1: the client
+    int link = -1;  // that of a host, or `hosts` and that of a host: its relay's; -1: the client
     Frame frame;
     std::string message;
   };
   struct Turn {
     Nanos cpu = 0;
-    std::vector<std::pair<int, Frame>> frames;  // to hosts, in order
+    std::vector<std::pair<int, Frame>> frames;  // on links, in order
     std::string answers;                        // a ServerMessage; empty: none
   };
 
-  explicit Controller(int hosts);
+  // `fanout`: of its islands' trees of relays; 0: there are none.
+  Controller(int hosts, int fanout);
   ~Controller() override;
 
   // One turn of the loop: handles all of `in`, and its consequences.
   Turn Run(const std::vector<Incoming>& in);
 
   Cluster& cluster() { return cluster_; }
+  WorkerHub::Relays relays() const { return hub_.relays(); }
   // Bytes that its objects hold; 0 if the allocator does not tell.
   int64_t allocated() const { return allocated_; }
 
@@ -86,7 +88,7 @@ class Controller final : public ClusterActions,
   NativeDoor door_;
   std::unique_ptr<Compiler> compiler_;
   NativeSession* session_ = nullptr;
-  std::vector<HostLink*> links_;  // the hub's ends
+  std::vector<HostLink*> links_;  // the hub's ends: those of hosts, then those of their relays
   std::vector<std::pair<int, Frame>> sent_;
   v1::ServerMessage answers_;
   std::string packed_answers_;

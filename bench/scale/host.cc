@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "wire/link_codec.h"
+#include "wire/link_protocol.h"
 #include "wire/sequence_codec.h"
 
 namespace fairway::scale {
@@ -33,37 +34,69 @@ void Host::Handle(Nanos more, F work) {
 }
 
 void Host::Start() {
+  registration_.Ask();
   v1::ToController message;
   v1::RegisterExecutor* registration = message.mutable_register_executor();
-  registration->set_protocol(kLinkProtocol);
+  SayLinkProtocols(registration);
   registration->set_host(spec_.worker);
   registration->set_pid(1);
   ToProto(spec_, registration->mutable_spec());
   world_->FromHost(index_, timeline_->now(), PackFrame(message));
 }
 
-void Host::OnFrame(const Frame& frame) {
+void Host::OnFrame(const Frame& frame) { Take(frame, false); }
+
+void Host::Take(const Frame& frame, bool relay) {
   ++frames_;
   std::string log_report;
   Handle(cost_.receive, [&] {
-    DoFrame(frame);
-    if (inbox_) log_report = inbox_->Report(CommandInbox::With::kNothing);
+    DoFrame(frame, relay);
+    log_report = LogReport(CommandInbox::With::kNothing);
   });
+  if (asked_) world_->FromHost(index_, busy_until_, *std::exchange(asked_, std::nullopt));
   SendLogReport(std::move(log_report));
 }
 
-void Host::DoFrame(const Frame& frame) {
-  if (frame.type == kLogFrame && inbox_) return DoCommands(frame.payload);
+void Host::DoFrame(const Frame& frame, bool relay) {
+  if (frame.type == kLogFrame && registration_.held()) return DoCommands(frame.payload, relay);
   v1::FromController message;
   failure_ = UnpackFrame(frame, &message);
   if (failure_.ok() && message.has_fence())
     failure_ = absl::FailedPreconditionError(message.fence().reason());
-  if (failure_.ok() && message.has_registered())
-    inbox_.emplace(ExecutorId(message.registered().executor()));
+  if (failure_.ok()) failure_ = registration_.Taken(frame).status();
+  if (!failure_.ok()) return;
+  if (message.has_registered()) failure_ = registration_.Accepted(message.registered());
+  if (message.has_log_parent()) DoParent(message.log_parent());
 }
 
-void Host::DoCommands(const std::string& frame) {
-  absl::StatusOr<std::vector<Command>> commands = inbox_->Take(frame);
+v1::ToController Host::Ask() {
+  v1::ToController message;
+  *message.mutable_log_ask() = registration_.AskLog(spec_.incarnation);
+  return message;
+}
+
+void Host::DoParent(const v1::LogParent& parent) {
+  if (!registration_.Follow(parent)) return;
+  relay_.reset();
+  if (parent.endpoint().empty()) {
+    asked_ = registration_.Keep(PackFrame(Ask()));
+  } else {
+    relay_ = std::make_unique<RelayLink>(timeline_, world_, parent.endpoint(), this);
+  }
+}
+
+void Host::RelayUp() {
+  Frame frame;
+  Handle(cost_.send, [&] { frame = PackFrame(Ask()); });
+  relay_->Send(busy_until_, std::move(frame));
+}
+
+std::string Host::LogReport(CommandInbox::With with) {
+  return relay_ != nullptr && !relay_->up() ? std::string() : registration_.LogReport(with);
+}
+
+void Host::DoCommands(const std::string& frame, bool relay) {
+  absl::StatusOr<std::vector<Command>> commands = registration_.Take(frame, relay);
   failure_ = commands.status();
   if (!failure_.ok()) return;
   for (Command& command : *commands) core_.OnCommand(std::move(command));
@@ -114,7 +147,8 @@ void Host::SendReport() {
     v1::ToController message;
     ToProto(core_.TakeReport(), spec_.incarnation, message.mutable_report());
     frame = PackFrame(message);
-    if (inbox_) log_report = inbox_->Report(CommandInbox::With::kReport);
+    registration_.Stamp(frame);
+    log_report = LogReport(CommandInbox::With::kReport);
   });
   world_->FromHost(index_, busy_until_, std::move(frame));
   SendLogReport(std::move(log_report));  // in the same write
@@ -125,6 +159,10 @@ void Host::SendLogReport(std::string report) {
   Frame frame;
   frame.type = kLogReportFrame;
   frame.payload = std::move(report);
+  if (relay_ != nullptr) {
+    if (relay_->up()) relay_->Send(busy_until_, std::move(frame));
+    return;
+  }
   world_->FromHost(index_, busy_until_, std::move(frame));
 }
 

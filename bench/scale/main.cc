@@ -32,7 +32,11 @@ json PointJson(const Parity::Point& point) {
           {"frames_in", r.frames_in},
           {"bytes_out", r.bytes_out},
           {"bytes_in", r.bytes_in},
-          {"host_us", r.host_us}};
+          {"host_us", r.host_us},
+          {"relays", r.relays},
+          {"depth", r.depth},
+          {"relay_code_us", r.relay_us},
+          {"relay_us", r.relay_all_us}};
 }
 
 void PrintPoints(const Options& options, const Parity& parity) {
@@ -95,6 +99,12 @@ absl::Status Run(const Options& options, bool details, bool as_json) {
   fmt::print("controller per gang: {:.1f} us ({:.2f} us a host); host per gang: {:.2f} us\n",
              at->result.code_us + at->result.sockets_us,
              (at->result.code_us + at->result.sockets_us) / options.hosts, at->result.host_us);
+  if (at->result.relays > 0) {
+    fmt::print(
+        "{} relays, {} links from the controller to a host; the relay that took most, per gang: "
+        "{:.2f} us of code, {:.2f} us with its sockets\n",
+        at->result.relays, at->result.depth, at->result.relay_us, at->result.relay_all_us);
+  }
   if (!details) return absl::OkStatus();
   fmt::print("controller's memory, bytes: {:.0f} a host, {:.0f} an array, {:.0f} a waiting gang\n",
              memory.host, memory.array, memory.gang);
@@ -127,6 +137,8 @@ int Main(int argc, const char* const* argv) {
   config.Flag("ahead", &options.ahead, "Calls that the client makes before the first has ended");
   config.Flag("chain", &options.chain,
               "Gangs of one call: above 1 it is a program of so many steps");
+  config.Flag("relay-fan-out", &options.relay_fanout,
+              "Children of the controller and of each relay of the island's log; 0: no relays");
   config.Flag("in-order", &options.in_order,
               "The devices run gangs in order; else each is started when its inputs are ready");
   config.Flag("details", &details, "Memory and the sizes of programs too");
@@ -135,11 +147,12 @@ int Main(int argc, const char* const* argv) {
   const bool sizes = options.hosts >= 1 && options.hosts <= kMostHosts &&
                      options.devices_per_host >= 1 && options.devices_per_host <= 64;
   if (!sizes || options.gangs < 1 || options.ahead < 1 || options.chain < 1 || network_us < 0 ||
-      options.gigabits <= 0) {
-    fmt::print(stderr,
-               "fairway bench scale: --hosts is 1 to {}, --devices-per-host 1 to 64, --gangs, "
-               "--ahead and --chain at least 1, --gigabits above 0\n",
-               kMostHosts);
+      options.relay_fanout < 0 || options.relay_fanout == 1 || options.gigabits <= 0) {
+    fmt::print(
+        stderr,
+        "fairway bench scale: --hosts is 1 to {}, --devices-per-host 1 to 64, --gangs, "
+        "--ahead and --chain at least 1, --gigabits above 0, --relay-fan-out 0 or at least 2\n",
+        kMostHosts);
     return kExitUsage;
   }
   options.network = network_us * 1000;

@@ -65,10 +65,15 @@ void SetType(int devices, v1::ArrayType* type) {
 
 }  // namespace
 
-Model::Model(const Options& options) : options_(options), controller_(options.hosts) {
+Model::Model(const Options& options)
+    : options_(options), controller_(options.hosts, options.relay_fanout) {
   for (int host = 0; host < options_.hosts; ++host) {
     hosts_.push_back(
         std::make_unique<Host>(host, SpecOf(options_, host), options_.link, &timeline_, this));
+    if (options_.relay_fanout == 0) continue;
+    relays_.push_back(std::make_unique<Relay>(host, SpecOf(options_, host).worker,
+                                              fmt::format("relay:{}", host + 1), options_.link,
+                                              &timeline_, this));
   }
 }
 
@@ -178,6 +183,9 @@ absl::Status Model::RunUntil(const std::function<bool()>& done) {
   for (const auto& host : hosts_) {
     if (failure_.ok() && !host->failure().ok()) failure_ = host->failure();
   }
+  for (const auto& relay : relays_) {
+    if (failure_.ok() && !relay->failure().ok()) failure_ = relay->failure();
+  }
   if (failure_.ok() && !done())
     failure_ = Error(absl::StatusCode::kInternal, "the model stands still after {} gangs: {}",
                      ended_.size(),
@@ -205,6 +213,7 @@ absl::Status Model::Put(uint64_t handle) {
 
 absl::Status Model::Register() {
   if (std::exchange(registered_, true)) return absl::OkStatus();
+  for (const auto& relay : relays_) relay->Start();
   for (const auto& host : hosts_) host->Start();
   return RunUntil([&] {
     return std::ranges::all_of(hosts_, [](const auto& host) { return host->registered(); });
@@ -237,6 +246,8 @@ Result Model::Run() {
   if (absl::Status s = RunUntil([&] { return ended_.size() >= ahead * chain; }); !s.ok())
     return fail(s);
   const Traffic before = traffic();
+  std::vector<std::pair<Nanos, Nanos>> relays_before;
+  for (const auto& relay : relays_) relays_before.emplace_back(relay->cpu(), relay->busy());
   const Nanos begin = ended_.back();
   const size_t first = ended_.size();
   if (absl::Status s = RunUntil([&] { return ended_.size() >= (ahead + measured) * chain; });
@@ -244,6 +255,16 @@ Result Model::Run() {
     return fail(s);
   const Traffic after = traffic();
   const auto gangs = static_cast<double>(ended_.size() - first);
+  for (size_t i = 0; i < relays_.size(); ++i) {
+    const double all =
+        static_cast<double>(relays_[i]->busy() - relays_before[i].second) / gangs / 1000;
+    if (all <= result.relay_all_us) continue;
+    result.relay_all_us = all;
+    result.relay_us =
+        static_cast<double>(relays_[i]->cpu() - relays_before[i].first) / gangs / 1000;
+  }
+  result.relays = static_cast<int>(controller_.relays().count);
+  result.depth = controller_.relays().depth;
   const Nanos end = ended_.back();
   if (absl::Status s = RunUntil([&] { return calls_done_ >= calls_wanted_; }); !s.ok())
     return fail(s);
@@ -267,15 +288,30 @@ Model::Traffic Model::traffic() const {
 
 // ---- The network and the controller's turns ----
 
-void Model::FromHost(int host, Nanos at, Frame frame) {
-  timeline_.At(at + options_.network, [this, host, frame = std::move(frame)]() mutable {
+void Model::FromHost(int host, Nanos at, Frame frame) { ToController(host, at, std::move(frame)); }
+
+void Model::FromRelay(int relay, Nanos at, Frame frame) {
+  ToController(options_.hosts + relay, at, std::move(frame));
+}
+
+Relay& Model::RelayAt(const std::string& endpoint) {
+  return *relays_.at(std::stoul(endpoint.substr(endpoint.find(':') + 1)) - 1);
+}
+
+void Model::FromController(int link, const Frame& frame) {
+  if (link < options_.hosts) return hosts_[static_cast<size_t>(link)]->OnFrame(frame);
+  relays_[static_cast<size_t>(link - options_.hosts)]->OnFrame(frame);
+}
+
+void Model::ToController(int link, Nanos at, Frame frame) {
+  timeline_.At(at + options_.network, [this, link, frame = std::move(frame)]() mutable {
     const size_t bytes = kFrameHeaderBytes + frame.payload.size();
     ++traffic_.frames_in;
     traffic_.bytes_in += bytes;
     port_in_ = std::max(port_in_, timeline_.now()) +
                static_cast<Nanos>(static_cast<double>(bytes) * 8 / options_.gigabits);
-    timeline_.At(port_in_, [this, host, frame = std::move(frame)]() mutable {
-      Arrive({host, std::move(frame), {}});
+    timeline_.At(port_in_, [this, link, frame = std::move(frame)]() mutable {
+      Arrive({link, std::move(frame), {}});
     });
   });
 }
@@ -290,7 +326,7 @@ void Model::Turn() {
   std::vector<Controller::Incoming> in;
   Nanos sockets = 0;
   while (!inbox_.empty() && in.size() < kFramesPerTurn) {
-    if (inbox_.front().host >= 0) sockets += options_.link.receive;
+    if (inbox_.front().link >= 0) sockets += options_.link.receive;
     in.push_back(std::move(inbox_.front()));
     inbox_.pop_front();
   }
@@ -300,16 +336,14 @@ void Model::Turn() {
   traffic_.code += turn.cpu;
   traffic_.sockets += sockets;
   controller_busy_ = timeline_.now() + turn.cpu + sockets;
-  for (auto& [host, frame] : turn.frames) {
+  for (auto& [link, frame] : turn.frames) {
     const size_t bytes = kFrameHeaderBytes + frame.payload.size();
     ++traffic_.frames_out;
     traffic_.bytes_out += bytes;
     port_out_ = std::max(port_out_, controller_busy_) +
                 static_cast<Nanos>(static_cast<double>(bytes) * 8 / options_.gigabits);
     timeline_.At(port_out_ + options_.network,
-                 [host = hosts_[static_cast<size_t>(host)].get(), frame = std::move(frame)] {
-                   host->OnFrame(frame);
-                 });
+                 [this, link, frame = std::move(frame)] { FromController(link, frame); });
   }
   if (!turn.answers.empty()) {
     timeline_.At(controller_busy_ + options_.network,

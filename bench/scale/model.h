@@ -19,6 +19,7 @@
 #include "bench/scale/controller.h"
 #include "bench/scale/host.h"
 #include "bench/scale/link_cost.h"
+#include "bench/scale/relay.h"
 #include "bench/scale/timeline.h"
 
 namespace fairway::scale {
@@ -35,6 +36,9 @@ struct Options {
   // before its inputs are ready (LoadedExecutable::separable). Otherwise a gang runs when they are.
   bool in_order = true;
   int chain = 1;  // nodes of one call; above 1 the call runs a program
+  // Children of the controller and of each relay of the island's log. Each host has a relay, of
+  // which the controller chooses those that it needs. 0: none.
+  int relay_fanout = 0;
   LinkCost link;
 };
 
@@ -49,6 +53,11 @@ struct Result {
   double bytes_out = 0;
   double bytes_in = 0;
   double host_us = 0;  // CPU of the code of one host, per gang
+  // Per gang, of the relay that took most: CPU of its code, and with that of its sockets.
+  double relay_us = 0;
+  double relay_all_us = 0;
+  int relays = 0;  // of the tree, and the links from the controller to an executor
+  int depth = 0;
   int max_turn_frames = 0;
 
   // The share of what devices could do without waiting.
@@ -95,6 +104,10 @@ class Model final : public HostWorld {
   // HostWorld
   void FromHost(int host, Nanos at, Frame frame) override;
   void Launched(int host, Nanos at, const Launch& launch) override;
+  // RelayWorld
+  void FromRelay(int relay, Nanos at, Frame frame) override;
+  Relay& RelayAt(const std::string& endpoint) override;
+  Nanos network() const override { return options_.network; }
 
  private:
   struct Gang {
@@ -106,6 +119,9 @@ class Model final : public HostWorld {
   v1::Request ProgramRequest() const;
   v1::Request PutRequest(uint64_t handle) const;
   void SendToController(std::vector<v1::Request> requests);
+  // A frame for the controller has been written to this link.
+  void ToController(int link, Nanos at, Frame frame);
+  void FromController(int link, const Frame& frame);
   void Arrive(Controller::Incoming incoming);
   void Turn();
   void Answered(const std::string& message);
@@ -116,6 +132,7 @@ class Model final : public HostWorld {
   Timeline timeline_;
   Controller controller_;
   std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::unique_ptr<Relay>> relays_;  // by host; none without a tree
   std::deque<Controller::Incoming> inbox_;
   bool registered_ = false;
   bool turn_scheduled_ = false;

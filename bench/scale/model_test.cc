@@ -2,6 +2,8 @@
 // The scale model at a small size: it runs, and its sums agree. Nothing here is timed.
 #include "bench/scale/model.h"
 
+#include <tuple>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,6 +83,34 @@ TEST(ScaleModelTest, SocketsAreCountedByTheFrame) {
   const Model::Traffic traffic = model.traffic();
   EXPECT_EQ(traffic.sockets, static_cast<Nanos>(traffic.frames_in) * options.link.receive +
                                  static_cast<Nanos>(traffic.frames_out) * options.link.send);
+}
+
+// With a tree of each depth.
+TEST(ScaleModelTest, RelaysPassTheLogOnSoThatTheControllerWritesFewerFrames) {
+  Options options = Small();
+  options.hosts = 16;
+  Model alone(options);
+  ASSERT_EQ(alone.Start(), absl::OkStatus());
+  const Result without = alone.Run();
+  ASSERT_EQ(without.error, "");
+  EXPECT_EQ(without.relays, 0);
+  EXPECT_EQ(without.relay_all_us, 0);
+  for (const auto& [fanout, relays, depth] : {std::tuple(4, 4, 2), std::tuple(3, 8, 3)}) {
+    options.relay_fanout = fanout;
+    Model model(options);
+    ASSERT_EQ(model.Start(), absl::OkStatus());
+    const Result result = model.Run();
+    ASSERT_EQ(result.error, "");
+    EXPECT_EQ(result.relays, relays);
+    EXPECT_EQ(result.depth, depth);
+    EXPECT_LT(result.frames_out, without.frames_out / 2);
+    EXPECT_GT(result.relay_us, 0);
+    EXPECT_GT(result.relay_all_us, result.relay_us);
+    for (const auto& host : model.hosts()) EXPECT_EQ(host->core().num_nodes(), 0u);
+    const ClusterCounts counts = model.controller().cluster().inspection().counts();
+    EXPECT_EQ(counts.executions, 88u);
+    EXPECT_EQ(counts.nodes, 0u);
+  }
 }
 
 TEST(ScaleModelTest, AChainInOneCallTakesFewerMessages) {
