@@ -184,9 +184,8 @@ void ExecutorCore::On(CancelNode command) {
     if (node.at_work > 0) actions_->TakeBackPulls(*receive);
     work_.ChargeShards(node.waits.size());
     for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
-    // What was launched may read the shards, so FreeGroups forgets them.
-    ShardsEnded(receive->out, cause);
-    DropShards(receive->out);
+    // What was launched may read those that have come; FreeGroups drops these, and forgets all.
+    actions_->Drop(EndOpenShards(node, cause));
     ReportEnd(receive->seq, absl::OkStatus(), /*may_wait=*/false);
   } else {
     EndLaunch({std::move(node), {std::move(cause), {}}, true});
@@ -210,12 +209,20 @@ void ExecutorCore::EndReceives(const absl::Status& why) {
     if (node.at_work > 0) stale_receives_[id] += node.at_work;
     if (node.at_work > 0) actions_->TakeBackPulls(receive);
     for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
-    for (size_t i = 0; i < node.out_shards.size(); ++i) {
-      if (node.out_shards[i].open > 0)
-        ShardEnded({receive.out.group, receive.out.shards[i].shard}, why);
-    }
+    EndOpenShards(node, why);
   }
   DoWork();
+}
+
+std::vector<ShardRef> ExecutorCore::EndOpenShards(const Node& receive, const absl::Status& why) {
+  const GroupPart& out = std::get<PrepareReceive>(receive.command).out;
+  work_.ChargeShards(out.shards.size());
+  std::vector<ShardRef> open;
+  for (size_t i = 0; i < out.shards.size(); ++i) {
+    if (receive.out_shards[i].open > 0) open.push_back({out.group, out.shards[i].shard});
+  }
+  for (const ShardRef ref : open) ShardEnded(ref, why);
+  return open;
 }
 
 void ExecutorCore::Forget(const GroupPart& part, const absl::Status& cause) {

@@ -217,6 +217,8 @@ class ExecutorCore {
   void DropGroup(GroupId group);
 
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
+  // The shards of a receive that have not come will not come. Returns them.
+  std::vector<ShardRef> EndOpenShards(const Node& receive, const absl::Status& why);
   void ShardEnded(ShardRef ref, const absl::Status& status);
   // Serves or refuses the pull, or lets it wait, as the state of the shard says.
   void ServeOrWait(const AskedShard& asked);

@@ -81,6 +81,32 @@ TEST_F(ExecutorCoreTest, AShardOfPiecesIsThereWhenItsLastPieceIs) {
   EXPECT_THAT(Reported(), HasSubstr("failed 2: DATA_LOSS: gone"));
 }
 
+// A launch may go ahead of a transfer of which other shards are lost.
+TEST_F(ExecutorCoreTest, WhatHasComeOfAReceiveThatIsCancelledIsThereUntilItIsFreed) {
+  PrepareReceive command;
+  command.node = NodeId(1);
+  command.seq = 1;
+  command.transfer = TransferId(1);
+  command.out = Part(1, {0, 1});
+  command.sources = {Peer(), Peer()};
+  core.OnCommand(command);
+  core.ReceiveDone(NodeId(1), 0, absl::OkStatus());
+  Prepare(2, 2, {1}, {2});
+  Launch(2, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n1[0]", "receive n1[1]", "launch n2 id 1"));
+  core.OnCommand(CancelNode{NodeId(1), absl::DataLossError("gone")});
+  EXPECT_THAT(actions.Take(), ElementsAre("take back t1", "drop 1:1"));
+  Prepare(3, 3, {1}, {3});
+  Launch(3, 2);
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  core.LaunchDone(NodeId(3), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 3 also []");
+  actions.Take();
+  Free({1, 2, 3});
+  EXPECT_THAT(actions.Take(), ElementsAre("drop 1:0 1:1", "drop 2:0", "drop 3:0"));
+  EXPECT_EQ(core.num_shards() + core.num_nodes(), 0u);
+}
+
 TEST_F(ExecutorCoreTest, PiecesThatDoNotMatchTheShardsAreReportedAsABug) {
   PrepareReceive command;
   command.node = NodeId(2);
@@ -417,8 +443,9 @@ TEST_F(ExecutorCoreTest, ANodePreparedAnewWaitsForTheReceivesOfItsFirstLife) {
   EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]", "receive n3[1]"));
   core.ReceiveDone(NodeId(3), 1, absl::OkStatus());
   Cancel(3);
+  Free({3});
   Receive(3, 2, 3, {Peer(), Peer()});
-  EXPECT_THAT(actions.Take(), ElementsAre("take back t3", "drop 3:0 3:1"));
+  EXPECT_THAT(actions.Take(), ElementsAre("take back t3", "drop 3:0", "drop 3:0 3:1"));
   core.ReceiveDone(NodeId(3), 0, absl::CancelledError("of the first life"));
   EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]", "receive n3[1]"));
   core.ReceiveDone(NodeId(3), 0, absl::OkStatus());
