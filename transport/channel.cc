@@ -159,9 +159,10 @@ struct Handshakes::State {
 
   const TlsUse use;
   const Clock clock;
-  Strangers strangers;
+  ProvenNetworks proven;
+  Strangers strangers{Strangers::kMost, &proven};
   Refusals refusals;
-  Pace pace;
+  Pace pace{&proven};
   HandshakeThread thread;
   bool closed = false;  // those under way end without a word
 };
@@ -197,6 +198,7 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
                                     state->strangers.Remove(*number);
                                     if (channel.ok()) {
                                       const bool known = channel->peer().has_value();
+                                      if (known) state->proven.Add(peer);
                                       if (known) state->pace.GiveBack(peer, state->clock());
                                       return done(*std::move(channel));
                                     }

@@ -218,12 +218,16 @@ void ClientStream::OnStreamClosed(absl::Status status) {
   unsent_.clear();
   taken_back_.clear();
   pushes_.clear();
-  const std::string why = status.ok() ? "it closed the connection" : Text(status);
-  while (!pulls_.empty()) {
-    End(pulls_.begin()->first,
-        Error(absl::StatusCode::kUnavailable, "lost {} while pulling: {}", endpoint_, why));
+  const absl::Status why =
+      Error(absl::StatusCode::kUnavailable, "lost {} while pulling: {}", endpoint_,
+            status.ok() ? "it closed the connection" : Text(status));
+  std::vector<PendingPull> unheard;
+  if (closed_unheard()) {
+    by_transfer_.clear();
+    for (auto& [_, pull] : std::exchange(pulls_, {})) unheard.push_back(std::move(pull));
   }
-  on_end_();
+  while (!pulls_.empty()) End(pulls_.begin()->first, why);
+  on_end_(std::move(unheard), why);
 }
 
 }  // namespace fairway::data

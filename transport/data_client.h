@@ -35,14 +35,17 @@ struct PendingPush {
   std::shared_ptr<void> pending;
 };
 
-// Owned by the plane. When it ends, all its pulls fail; the plane makes a new stream for the next
-// pull.
+// Owned by the plane. When it ends, all its pulls fail, but for those of a peer that said nothing;
+// the plane makes a new stream for the next pull.
 class ClientStream final : public FrameStream {
  public:
+  using OnEnd = std::function<void(std::vector<PendingPull> unheard, const absl::Status& why)>;
+
   // `pulled` counts the bytes of complete shards. `blocks` gives the blocks to receive into.
-  // `on_end` is called once, when the stream has ended and its pulls have failed.
+  // `on_end` is called once, when the stream has ended, and why. Its pulls have failed; but if the
+  // peer closed the connection before a byte of it had come, it is given them.
   ClientStream(Channel channel, std::string endpoint, std::shared_ptr<std::atomic<uint64_t>> pulled,
-               std::shared_ptr<BlockPool> blocks, std::function<void()> on_end)
+               std::shared_ptr<BlockPool> blocks, OnEnd on_end)
       : FrameStream(std::move(channel)),
         endpoint_(std::move(endpoint)),
         pulled_(std::move(pulled)),
@@ -75,7 +78,7 @@ class ClientStream final : public FrameStream {
   const std::string endpoint_;
   const std::shared_ptr<std::atomic<uint64_t>> pulled_;
   const std::shared_ptr<BlockPool> blocks_;
-  const std::function<void()> on_end_;
+  const OnEnd on_end_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, PendingPull> pulls_;
   std::set<std::pair<TransferId, uint64_t>> by_transfer_;  // invariant: those of pulls_

@@ -35,8 +35,11 @@ using data::ServerStream;
 
 constexpr std::chrono::seconds kConnectTimeout{5};
 // A peer that closes the connection in the handshake may have no room, or too many handshakes a
-// second of this network: it is dialed again, within 5 s in all. Each time it waits for twice as
-// long.
+// second of this network; one that closes it before it has said anything may have made room for
+// another. It is dialed again: about 5 s of waiting in all, each time for twice as long. In the
+// second case the pulls are asked again, if it was first dialed no longer than this ago. One that
+// it had read before is answered again, or with an error.
+constexpr std::chrono::seconds kAskAgainWithin{10};
 constexpr int kDialAgain = 6;
 constexpr std::chrono::milliseconds kFirstWait{40};
 constexpr size_t kKeptBlocks = size_t{256} << 20;  // bytes
@@ -123,6 +126,7 @@ class PeerStreams : public std::enable_shared_from_this<PeerStreams> {
     std::vector<PendingPull> pulls;         // that wait for the stream
     std::vector<data::PendingPush> pushes;  // the same
     int dialed = 0;                         // how often in vain
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
   using PeerKey = std::pair<std::string, bool>;  // endpoint; whether it is for pushes
 
@@ -166,15 +170,27 @@ class PeerStreams : public std::enable_shared_from_this<PeerStreams> {
       for (PendingPull& pull : pulls) pull.done(status);
       return;
     }
-    peer.stream =
-        std::make_shared<ClientStream>(*std::move(channel), key.first, pulled_->Of(key.first),
-                                       blocks_, [self = weak_from_this(), key] {
-                                         if (const auto alive = self.lock())
-                                           alive->peers_.erase(key);
-                                       });
+    peer.stream = std::make_shared<ClientStream>(
+        *std::move(channel), key.first, pulled_->Of(key.first), blocks_,
+        [self = weak_from_this(), key](auto unheard, auto& why) {
+          if (const auto alive = self.lock()) alive->Ended(key, std::move(unheard), why);
+        });
     peer.stream->Start();
     for (PendingPull& pull : pulls) peer.stream->Pull(std::move(pull));
     for (data::PendingPush& push : pushes) peer.stream->Push(std::move(push));
+  }
+
+  // `key` is a copy, since the stream ends that has the other.
+  void Ended(const PeerKey key, std::vector<PendingPull> unheard, const absl::Status& why) {
+    Peer& peer = peers_.at(key);
+    const auto stood = std::chrono::steady_clock::now() - peer.since;
+    if (!unheard.empty() && peer.dialed < kDialAgain && stood < kAskAgainWithin) {
+      peer.stream = nullptr;
+      peer.pulls = std::move(unheard);
+      return DialLater(key, peer.dialed++);
+    }
+    peers_.erase(key);
+    for (PendingPull& pull : unheard) pull.done(why);
   }
 
   boost::asio::io_context& io_;

@@ -23,6 +23,8 @@
 #include "base/crc32c.h"
 #include "base/host.h"
 #include "identity/files_for_test.h"
+#include "transport/channel.h"
+#include "transport/connect.h"
 #include "transport/data_protocol.h"
 #include "transport/frame.h"
 #include "transport/planes_for_test.h"
@@ -192,6 +194,30 @@ TEST_P(SecurePlanes, APullThatNobodyLetsInEndsInTime) {
   ::shutdown(acceptor.native_handle(), SHUT_RDWR);
   refuses.join();
   EXPECT_EQ(dialed, 8);  // one more that the end was
+}
+
+// Each connection ends behind its handshake, as one that makes room for another does.
+TEST_P(Planes, APullWhoseConnectionsAreClosedBeforeItIsReadDialsAgainAndEndsInTime) {
+  boost::asio::io_context io;
+  boost::asio::ip::tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
+  Handshakes handshakes(tls_);
+  int dialed = 0;
+  std::function<void()> accept = [&] {
+    acceptor.async_accept([&](const auto& error, boost::asio::ip::tcp::socket socket) {
+      if (error) return;
+      handshakes.Start(Neutral(std::move(socket)), [&](const Channel&) { ++dialed; });
+      accept();
+    });
+  };
+  accept();
+  std::thread closes([&] { io.run(); });
+  endpoint_ = fmt::format("127.0.0.1:{}", acceptor.local_endpoint().port());
+  const absl::Status status = PullStatus(5);
+  io.stop();
+  closes.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), HasSubstr("while pulling"));
+  EXPECT_EQ(dialed, 7);
 }
 
 TEST_P(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {
@@ -381,7 +407,8 @@ class RawSource {
  public:
   using Answers = std::vector<std::pair<size_t, std::string>>;
   explicit RawSource(std::string bytes) : RawSource(Answers{{kPullBytes, std::move(bytes)}}) {}
-  explicit RawSource(Answers answers) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  // Before, it closes so many connections without a word.
+  explicit RawSource(Answers answers, int closed = 0) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -390,7 +417,8 @@ class RawSource {
     EXPECT_EQ(::listen(fd_, 1), 0);
     ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
     port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this, answers = std::move(answers)] {
+    thread_ = std::thread([this, answers = std::move(answers), closed] {
+      for (int i = 0; i < closed; ++i) ::close(::accept(fd_, nullptr, nullptr));
       const int peer = ::accept(fd_, nullptr, nullptr);
       for (const auto& [asked, answer] : answers) {
         std::string requests(asked, '\0');
@@ -452,6 +480,21 @@ TEST_P(PlanesAndRawSources, WrongBytesFromASourceAreDataLossOrUnavailable) {
   EXPECT_EQ(after(Chunk(1, 0, false, "1234")).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(after("garbage that is longer than a frame header").code(),
             absl::StatusCode::kUnavailable);
+}
+
+TEST_P(PlanesAndRawSources, APullWhoseConnectionIsClosedBeforeItIsReadIsAskedAgain) {
+  RawSource source(RawSource::Answers{{2 * kPullBytes,
+                                       Chunk(1, 0, true, "12345678") + Chunk(2, 0, true, "abc")}},
+                   2);
+  endpoint_ = source.endpoint();
+  Pull(1, 0, 8);
+  Pull(2, 0, 3);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 2; }));
+  ASSERT_TRUE(got_.at({1, 0}).ok()) << got_.at({1, 0}).status();
+  EXPECT_EQ((*got_.at({1, 0}))->view(), "12345678");
+  ASSERT_TRUE(got_.at({2, 0}).ok()) << got_.at({2, 0}).status();
+  EXPECT_EQ((*got_.at({2, 0}))->view(), "abc");
+  sink_ = nullptr;  // closes the connection
 }
 
 TEST_P(PlanesAndRawSources, AnErrorThatIsTooLongEndsTheConnectionBeforeItsBytesCome) {

@@ -25,6 +25,12 @@ using boost::system::error_code;
 
 constexpr std::chrono::seconds kLinger{2};
 
+bool IsClosing(const error_code& error) {
+  return error == boost::asio::error::eof || error == boost::asio::error::connection_reset ||
+         error == boost::asio::error::broken_pipe ||
+         error == boost::asio::ssl::error::stream_truncated;
+}
+
 // In TLS 1.3 a client has shaken hands before the server has looked at its certificate.
 std::string ReadFault(const error_code& error) {
   if (error.category() != boost::asio::error::get_ssl_category()) return error.message();
@@ -101,7 +107,9 @@ void FrameStream::ReadOn() {
 
 void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
   if (closed_) return;
+  heard_ = heard_ || !error;
   if (error) {
+    closed_unheard_ = !heard_ && IsClosing(error);
     if (finishing_) return Fail(absl::OkStatus());
     if (error == boost::asio::error::eof && !in_payload_ && in_begin_ == in_end_)
       return Fail(absl::OkStatus());

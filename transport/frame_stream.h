@@ -63,6 +63,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   const std::optional<Subject>& subject() const { return channel_.peer(); }
   const CertificateHash& certificate() const { return channel_.certificate(); }
   bool closed() const { return closed_; }
+  // The peer closed the connection before a byte of it had come.
+  bool closed_unheard() const { return closed_unheard_; }
   // The bytes taken from NextFrame and not yet written.
   size_t batch_bytes() const { return batch_bytes_; }
   // Returns whether the peer has closed its end, even if bytes that it sent before were not read.
@@ -116,6 +118,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   const std::string peer_;
   boost::asio::steady_timer linger_;
   bool closed_ = false;
+  bool heard_ = false;  // a byte has come
+  bool closed_unheard_ = false;
   bool finishing_ = false;
   bool told_end_ = false;  // the peer is told that nothing more comes
   bool kicked_ = false;

@@ -2,8 +2,10 @@
 #include "transport/front.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -37,16 +39,24 @@ std::string PlainName(std::string_view peer) {
   return out;
 }
 
+// `most`, or less where this process may have few open files: that part of them.
+size_t MostOf(size_t most, size_t part) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return most;
+  return std::clamp<size_t>(files.rlim_cur / part, 1, most);
+}
+
 // Connections that were taken and on which no call was let in. Thread-safe.
 class Quiet {
  public:
+  explicit Quiet(const ProvenNetworks* proven) : counted_(most_, proven) {}
   void Add(const std::string& peer, int fd) {
     const std::lock_guard lock(mutex_);
     Forget(peer);
-    if (counted_.size() >= Front::kQuiet) ForgetEnded();
+    if (counted_.size() >= most_) ForgetEnded();
     const uint64_t cookie = CookieOf(fd);
     const uint64_t number = counted_.Add(peer, [this, peer, fd, cookie] {
-      refusals_.Log(peer, fmt::format("on over {} connections no call was let in", Front::kQuiet));
+      refusals_.Log(peer, fmt::format("on over {} connections no call was let in", most_));
       all_.erase(peer);
       EndSocket(fd, cookie);
     });
@@ -57,14 +67,15 @@ class Quiet {
     uint64_t cookie = 0;
     uint64_t number = 0;  // in counted_
   };
-  // Forgets it; nullopt: it is not there.
-  std::optional<One> Take(const std::string& peer) {
+  // nullopt: it is not there.
+  std::optional<One> Find(const std::string& peer) {
     const std::lock_guard lock(mutex_);
     const auto one = all_.find(peer);
-    if (one == all_.end()) return std::nullopt;
-    const One out = one->second;
+    return one == all_.end() ? std::nullopt : std::optional(one->second);
+  }
+  void Remove(const std::string& peer) {
+    const std::lock_guard lock(mutex_);
     Forget(peer);
-    return out;
   }
 
  private:
@@ -90,7 +101,8 @@ class Quiet {
 
   std::mutex mutex_;
   std::map<std::string, One> all_;  // by peer
-  Strangers counted_{Front::kQuiet};
+  const size_t most_ = MostOf(Front::kQuiet, 8);
+  Strangers counted_;
   Refusals refusals_;
   std::chrono::steady_clock::time_point looked_;
 };
@@ -123,14 +135,22 @@ class ThreadFront final : public Front {
       io_->run();
     });
   }
-  std::shared_ptr<Inflow> LetIn(std::string_view peer, int64_t token) override {
+  absl::StatusOr<std::shared_ptr<Inflow>> LetIn(std::string_view peer, int64_t token) override {
     const std::string name = PlainName(peer);
     const std::lock_guard lock(letting_in_);
     if (auto known = inflows_.Find(name)) return known;
-    const auto quiet = quiet_.Take(name);
+    const auto quiet = quiet_.Find(name);
     if (!quiet.has_value()) return nullptr;
-    return inflows_.Add(name, token == 0 ? name : fmt::format("token {}", token), quiet->fd,
-                        quiet->cookie, std::chrono::steady_clock::now());
+    const std::string by = fmt::format("token {}", token);
+    FAIRWAY_ASSIGN_OR_RETURN(
+        auto inflow,
+        inflows_.Add(name,
+                     token != 0 ? Inflows::Whose{by, by}
+                                : Inflows::Whose{name, "address " + NetworkOfPeer(name)},
+                     quiet->fd, quiet->cookie, std::chrono::steady_clock::now()));
+    quiet_.Remove(name);
+    proven_.Add(name);
+    return inflow;
   }
 
  private:
@@ -175,7 +195,7 @@ class ThreadFront final : public Front {
     one->number = waiting_.Add(one->peer, [this, one] {
       one->Close();
       if (!io_->stopped())
-        refusals_.Log(one->peer, fmt::format("over {} connections say nothing", Strangers::kMost));
+        refusals_.Log(one->peer, fmt::format("over {} connections say nothing", most_waiting_));
     });
     one->timer.expires_after(kPatience);
     one->timer.async_wait([this, one](const error_code& error) {
@@ -213,11 +233,13 @@ class ThreadFront final : public Front {
   const bool plain_;
   Take take_;
   Refusals refusals_;
-  Strangers waiting_;
-  Pace pace_;
-  Quiet quiet_;
+  ProvenNetworks proven_;  // those of connections on which a call was let in
+  const size_t most_waiting_ = MostOf(Strangers::kMost, 16);
+  Strangers waiting_{most_waiting_, &proven_};
+  Pace pace_{&proven_};
+  Quiet quiet_{&proven_};
   std::mutex letting_in_;  // one connection at a time goes from quiet_ to inflows_
-  Inflows inflows_{Inflows::Limits(), MovedBy, EndSocket};
+  Inflows inflows_{{.connections = MostOf(kLetIn, 2)}, MovedBy, EndSocket};
   std::thread thread_;
 };
 

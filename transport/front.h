@@ -19,11 +19,14 @@ namespace fairway {
 
 // Has a thread of its own. A connection is taken once something has come on it, for which it has
 // 5 s; as many wait for that as Strangers says. Of those that were taken and on which no call was
-// let in yet there are kQuiet: for one more, one ends as Strangers says. Of the others one ends as
-// Inflows says. With TLS a network begins as many handshakes a second as Pace says.
+// let in yet there are kQuiet: for one more, one ends as Strangers says. Of the others there are
+// kLetIn: for one more, one ends as Inflows says. Where this process may have few open files, these
+// three are at most a sixteenth, an eighth and a half of them, so that its other ports have theirs.
+// With TLS a network begins as many handshakes a second as Pace says.
 class Front {
  public:
   static constexpr size_t kQuiet = 1024;
+  static constexpr size_t kLetIn = 8192;
   static constexpr std::chrono::seconds kPatience{5};
 
   // Takes a connected socket, which does not block. Called on the front's thread.
@@ -41,8 +44,9 @@ class Front {
   virtual void Stop() = 0;
   // A call was let in that came by the connection of `peer`, "127.0.0.1:4711" or as gRPC names it,
   // "ipv4:127.0.0.1:4711". `token`: by which; 0: nobody was asked for one. Returns what comes by
-  // that connection; nullptr: there is none. Thread-safe.
-  virtual std::shared_ptr<Inflow> LetIn(std::string_view peer, int64_t token) = 0;
+  // that connection; nullptr: there is none. RESOURCE_EXHAUSTED: whose call it is has too many
+  // connections, and the call is refused. Thread-safe.
+  virtual absl::StatusOr<std::shared_ptr<Inflow>> LetIn(std::string_view peer, int64_t token) = 0;
 };
 
 }  // namespace fairway

@@ -32,6 +32,9 @@ class FrontTest : public testing::Test {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
     front_ = *Front::Listen("127.0.0.1", 0, {});
+    Start();
+  }
+  void Start() {
     front_->Start([this](int fd) {
       const std::lock_guard lock(mutex_);
       taken_.push_back(fd);
@@ -40,8 +43,13 @@ class FrontTest : public testing::Test {
   }
   void TearDown() override {
     front_ = nullptr;
+    CloseAll();
+  }
+  void CloseAll() {
     for (const int fd : taken_) ::close(fd);
     for (const int fd : clients_) ::close(fd);
+    taken_.clear();
+    clients_.clear();
   }
 
   // Connects from 127.0.0.`host`, and sends `greeting`.
@@ -124,8 +132,8 @@ TEST_F(FrontTest, ForOneMoreThatHasNotProvedItselfTheOldestOfTheNetworkThatHasMo
     first.push_back(Connect(2, kGreeting));
     ASSERT_TRUE(Taken(i + 1));  // in their order
   }
-  EXPECT_EQ(front_->LetIn("ipv4:nonsense", 0), nullptr);
-  EXPECT_NE(front_->LetIn(NameOf(first[0]), 0), nullptr);
+  EXPECT_EQ(front_->LetIn("ipv4:nonsense", 0).value(), nullptr);
+  EXPECT_NE(front_->LetIn(NameOf(first[0]), 0).value(), nullptr);
   const int other = Connect(3, kGreeting);
   ASSERT_TRUE(Taken(Front::kQuiet + 1));
   EXPECT_TRUE(Open(first[1]));  // there was room for one
@@ -148,6 +156,20 @@ TEST_F(FrontTest, ManyNetworksKeepNobodyOfAnotherOut) {
   EXPECT_TRUE(Open(other));
 }
 
+TEST_F(FrontTest, OverAThousandNetworksEndNoneOfANetworkOfWhichACallWasLetIn) {
+  const int known = Connect(2, kGreeting);
+  ASSERT_TRUE(Taken(1));
+  ASSERT_TRUE(front_->LetIn(NameOf(known), 7).ok());
+  const int early = Connect(2, kGreeting);
+  ASSERT_TRUE(Taken(2));
+  for (size_t i = 0; i < Front::kQuiet + 100; ++i) {
+    Connect(static_cast<int>(1000 + i), kGreeting);
+    ASSERT_TRUE(Taken(3 + i));
+  }
+  EXPECT_TRUE(Open(early));
+  EXPECT_TRUE(Closed(clients_[2]));
+}
+
 TEST_F(FrontTest, ThoseThatHaveEndedCountNoMoreAndWhatHasTheirNumbersGoesOn) {
   for (size_t i = 0; i < Front::kQuiet; ++i) Connect(2, kGreeting);
   ASSERT_TRUE(Taken(Front::kQuiet));
@@ -167,6 +189,43 @@ TEST_F(FrontTest, ThoseThatHaveEndedCountNoMoreAndWhatHasTheirNumbersGoesOn) {
   ASSERT_TRUE(Taken(2 * Front::kQuiet));
   EXPECT_TRUE(Open(first));
   for (const int fd : others) ASSERT_TRUE(Open(fd));
+}
+
+class DeafCall final : public Inflow::Call {
+ public:
+  void Over(const absl::Status&) override {}
+};
+
+// Half of the open files: of a token, or of an address where nobody is asked for one.
+TEST_F(FrontTest, ConnectionsOnWhichCallsWereLetInLeaveHalfOfTheOpenFilesToOthers) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit few{.rlim_cur = 64, .rlim_max = limit.rlim_max};
+  const auto call = std::make_shared<DeafCall>();
+  const auto let_in = [&](int host, int64_t token) {
+    const int fd = Connect(host, kGreeting);
+    EXPECT_TRUE(Taken(clients_.size()));
+    return front_->LetIn(NameOf(fd), token);
+  };
+  for (const int64_t token : {0, 7}) {
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    front_ = *Front::Listen("127.0.0.1", 0, {});
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    Start();
+    for (int i = 0; i < 32; ++i) {
+      const auto inflow = let_in(2, token);
+      ASSERT_TRUE(inflow.ok()) << inflow.status();
+      (*inflow)->Begin(call);
+    }
+    const absl::Status refused = let_in(2, token).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(Text(refused), testing::HasSubstr(token == 0 ? "address 127.0.0.2 has 32 of"
+                                                             : "token 7 has 32 of"));
+    EXPECT_TRUE(Open(clients_.back()));
+    EXPECT_TRUE(let_in(3, token == 0 ? 0 : 8).ok());
+    front_ = nullptr;
+    CloseAll();
+  }
 }
 
 TEST_F(FrontTest, OnceStoppedItTakesNothing) {

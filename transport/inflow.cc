@@ -48,20 +48,73 @@ void Inflow::End(const Call* call) {
   calls_.erase(call);
 }
 
-std::shared_ptr<Inflow> Inflows::Add(const std::string& peer, std::string owner, int fd,
-                                     uint64_t cookie, Time now) {
+absl::StatusOr<std::shared_ptr<Inflow>> Inflows::Add(const std::string& peer, Whose whose, int fd,
+                                                     uint64_t cookie, Time now) {
   const std::lock_guard lock(mutex_);
+  FAIRWAY_RETURN_IF_ERROR(MakeRoom(whose.holder));
   Connection& one = all_[peer];
   one = Connection{.inflow = std::make_shared<Inflow>(),
-                   .owner = std::move(owner),
+                   .whose = std::move(whose),
+                   .number = next_++,
                    .fd = fd,
                    .cookie = cookie,
                    .seen = probe_(fd, cookie).value_or(Moved()),
                    .expected = 0,
                    .looked = now,
                    .under_way = 0,
-                   .over = false};
+                   .over = absl::OkStatus(),
+                   .told = false};
   return one.inflow;
+}
+
+absl::Status Inflows::MakeRoom(const std::string& holder) {
+  if (all_.size() < limits_.connections) return absl::OkStatus();
+  if (const auto known = refused_.find(holder); known != refused_.end()) return known->second;
+  struct Held {
+    size_t count = 0;
+    Connections::value_type* idle = nullptr;    // the oldest
+    Connections::value_type* newest = nullptr;  // of all
+  };
+  std::map<std::string, Held> holders;
+  size_t all = 0;
+  for (auto& entry : all_) {
+    const Connection& one = entry.second;
+    if (!one.over.ok()) continue;
+    Held& held = holders[one.whose.holder];
+    ++all;
+    ++held.count;
+    const uint64_t number = one.number;
+    if (held.newest == nullptr || number > held.newest->second.number) held.newest = &entry;
+    if (held.idle != nullptr && number > held.idle->second.number) continue;
+    const std::lock_guard lock(one.inflow->mutex_);
+    if (one.inflow->calls_.empty()) held.idle = &entry;
+  }
+  if (all < limits_.connections) return absl::OkStatus();
+  ++holders[holder].count;
+  auto& [who, most] = *std::ranges::max_element(holders, {}, [&](const auto& entry) {
+    return std::pair(entry.second.count, entry.first == holder);
+  });
+  const bool own = who == holder;
+  const size_t has = most.count - (own ? 1 : 0);
+  if (most.idle != nullptr) {
+    auto& [peer, one] = *most.idle;
+    refusals_.Log(peer, fmt::format("it has no calls and makes room for another: {} has {} of {}",
+                                    who, has, limits_.connections));
+    shut_(one.fd, one.cookie);
+    all_.erase(std::string(peer));
+    return absl::OkStatus();
+  }
+  absl::Status why = Error(
+      absl::StatusCode::kResourceExhausted,
+      "{} has {} of the {} connections that clients may have, nobody has more, and calls are under "
+      "way on all of these: {}. Close some, or bring the calls of many clients by one connection "
+      "(fairway gateway); who runs the controller can raise its limit of open files, of which "
+      "clients may have half",
+      who, has, limits_.connections,
+      own ? "this one is refused" : "this one, its newest, ends to make room for another's");
+  if (own) return refused_[holder] = why;
+  most.newest->second.over = std::move(why);
+  return absl::OkStatus();
 }
 
 std::shared_ptr<Inflow> Inflows::Find(const std::string& peer) {
@@ -103,29 +156,41 @@ Inflows::Connections::value_type* Inflows::MostOver(std::map<std::string, int64_
     return nullptr;
   Connections::value_type* largest = nullptr;
   for (auto& entry : all_) {
-    if (entry.second.owner != most->first || entry.second.over) continue;
+    if (entry.second.whose.owner != most->first || !entry.second.over.ok()) continue;
     if (largest == nullptr || entry.second.under_way > largest->second.under_way) largest = &entry;
   }
   return largest;
 }
 
+std::map<std::string, int64_t> Inflows::CountAll(Time now, std::vector<Told>& told) {
+  std::map<std::string, int64_t> owners;
+  for (auto it = all_.begin(); it != all_.end();) {
+    Connection& one = it->second;
+    if (one.told) shut_(one.fd, one.cookie);
+    if (one.told || !Count(one, now)) {
+      it = all_.erase(it);
+      continue;
+    }
+    if (one.over.ok()) {
+      owners[one.whose.owner] += one.under_way;
+    } else {
+      refusals_.Log(it->first, Text(one.over));
+      one.told = true;
+      told.emplace_back(one.inflow, one.over);
+    }
+    ++it;
+  }
+  return owners;
+}
+
 std::chrono::milliseconds Inflows::Look(Time now) {
-  std::vector<std::pair<std::shared_ptr<Inflow>, absl::Status>> told;
+  std::vector<Told> told;
   int64_t all = 0;
   {
     const std::lock_guard lock(mutex_);
-    std::map<std::string, int64_t> owners;
-    for (auto it = all_.begin(); it != all_.end();) {
-      Connection& one = it->second;
-      if (one.over) shut_(one.fd, one.cookie);
-      if (one.over || !Count(one, now)) {
-        it = all_.erase(it);
-        continue;
-      }
-      owners[one.owner] += one.under_way;
-      all += one.under_way;
-      ++it;
-    }
+    refused_.clear();
+    std::map<std::string, int64_t> owners = CountAll(now, told);
+    for (const auto& [_, bytes] : owners) all += bytes;
     while (auto* const largest = MostOver(owners, all)) {
       auto& [peer, one] = *largest;
       absl::Status why = Error(
@@ -133,12 +198,13 @@ std::chrono::milliseconds Inflows::Look(Time now) {
           "messages of {} MiB were on their way by this connection, and of {} MiB by all of its "
           "token, of which no end had come; that is more than the {} MiB that they leave to "
           "others. Send large programs one after another, and bytes of arrays in parts of 1 MiB",
-          one.under_way >> 20, owners[one.owner] >> 20,
+          one.under_way >> 20, owners[one.whose.owner] >> 20,
           std::max<int64_t>(limits_.all - all, 0) >> 20);
       spdlog::warn("the connection of {} is ended: {}", peer, Text(why));
-      owners[one.owner] -= one.under_way;
+      owners[one.whose.owner] -= one.under_way;
       all -= one.under_way;
-      one.over = true;
+      one.over = why;
+      one.told = true;
       told.emplace_back(one.inflow, std::move(why));
     }
   }

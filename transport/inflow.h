@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients have sent of messages that no handler has yet. gRPC 1.51 gathers each message whole,
-// of up to 4 GiB, before it compares its size with any limit, and says nothing until then. But the
-// kernel says how much has come by a connection, and handlers say what they took.
+// The connections of clients on which a call was let in: how many there are, and what was sent by
+// them of messages that no handler has yet. gRPC 1.51 gathers each message whole, of up to 4 GiB,
+// before it compares its size with any limit, and says nothing until then. But the kernel says how
+// much has come by a connection, and handlers say what they took.
 #ifndef FAIRWAY_TRANSPORT_INFLOW_H_
 #define FAIRWAY_TRANSPORT_INFLOW_H_
 
@@ -16,8 +17,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
+#include "transport/strangers.h"
 
 namespace fairway {
 
@@ -28,7 +31,7 @@ class Inflow {
   class Call {
    public:
     virtual ~Call() = default;
-    // The connection brings too much: the call is to end, with that reason. On any thread.
+    // The connection ends: the call is to end, with that reason. On any thread.
     virtual void Over(const absl::Status& why) = 0;
   };
 
@@ -55,10 +58,16 @@ class Inflow {
 // The connections of one port on which a call was let in. The bytes that no handler has are counted
 // for each owner, all connections of one token together. An owner may have as many as it leaves to
 // others (docs/design/0059-shares.md), so one alone may have half. Of one that has more, the
-// connection that has most ends. Thread-safe.
+// connection that has most ends.
+//
+// How many there are is counted for each holder, all connections of one token together, or of one
+// network where nobody is asked for a token. For one more than there may be, one of the holder that
+// has most ends: its oldest without calls, else its newest. If that holder is the one that brings
+// the new one, it loses none with calls, but the new one is refused. Thread-safe.
 class Inflows {
  public:
   struct Limits {
+    size_t connections = 8192;
     int64_t all = int64_t{1088} << 20;  // one message of 512 MiB, and more, may come
     int64_t least = int64_t{32} << 20;  // that an owner may have in any case
   };
@@ -74,34 +83,47 @@ class Inflows {
   Inflows(Limits limits, Probe probe, Shut shut)
       : limits_(limits), probe_(std::move(probe)), shut_(std::move(shut)) {}
 
-  // `fd` may close at any time.
-  std::shared_ptr<Inflow> Add(const std::string& peer, std::string owner, int fd, uint64_t cookie,
-                              Time now);
+  // For whom a connection counts.
+  struct Whose {
+    std::string owner;   // its bytes
+    std::string holder;  // itself; errors name it: "token 7"
+  };
+  // `fd` may close at any time. RESOURCE_EXHAUSTED: there is no room for it.
+  absl::StatusOr<std::shared_ptr<Inflow>> Add(const std::string& peer, Whose whose, int fd,
+                                              uint64_t cookie, Time now);
   // nullptr: there is none.
   std::shared_ptr<Inflow> Find(const std::string& peer);
   void Forget(const std::string& peer);
-  // Ends connections that were told at the look before, and tells those of whom an owner has too
-  // much: so their calls have the time between two looks to end with the reason. Returns when to
-  // look again.
+  // Ends connections that were told at the look before, and tells those that made room for others,
+  // and those of whom an owner has too much: so their calls have the time between two looks to end
+  // with the reason. Returns when to look again.
   std::chrono::milliseconds Look(Time now);
 
  private:
   struct Connection {
     std::shared_ptr<Inflow> inflow;
-    std::string owner;
+    Whose whose;
+    uint64_t number = 0;  // later ones have higher
     int fd = -1;
     uint64_t cookie = 0;
     Moved seen;             // at the last look
     uint64_t expected = 0;  // the same
     Time looked;
     int64_t under_way = 0;
-    bool over = false;  // its calls were told
+    absl::Status over;  // not OK: it ends
+    bool told = false;  // its calls were
   };
   using Connections = std::map<std::string, Connection>;  // by peer
+  using Told = std::pair<std::shared_ptr<Inflow>, absl::Status>;
 
-  // The next two with mutex_ held.
+  // The next four with mutex_ held.
+  // Ends one for a new one of `holder`, if there are too many.
+  absl::Status MakeRoom(const std::string& holder);
   // Whether it is still there.
   bool Count(Connection& connection, Time now) const;
+  // Tells those that end, and forgets those that were told, and have ended. Returns the bytes of
+  // each owner of the others.
+  std::map<std::string, int64_t> CountAll(Time now, std::vector<Told>& told);
   // The connection that has most of the owner that has most too much; nullptr: nobody has.
   Connections::value_type* MostOver(std::map<std::string, int64_t>& owners, int64_t all);
 
@@ -109,7 +131,11 @@ class Inflows {
   const Probe probe_;
   const Shut shut_;
   std::mutex mutex_;
-  Connections all_;  // guarded by mutex_
+  // Guarded by mutex_:
+  Connections all_;
+  uint64_t next_ = 1;
+  std::map<std::string, absl::Status> refused_;  // holders, since the last look: they have no room
+  Refusals refusals_;
 };
 
 // An Inflows::Probe.

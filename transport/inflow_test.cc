@@ -31,10 +31,16 @@ class Call final : public Inflow::Call {
 class InflowsTest : public ::testing::Test {
  protected:
   std::shared_ptr<Inflow> Add(int fd, const std::string& owner) {
+    auto inflow = AddTo(inflows_, fd, owner);
+    EXPECT_TRUE(inflow.ok()) << inflow.status();
+    (*inflow)->Begin(calls_[fd] = std::make_shared<Call>());
+    return *inflow;
+  }
+  // One without calls.
+  absl::StatusOr<std::shared_ptr<Inflow>> AddTo(Inflows& inflows, int fd,
+                                                const std::string& owner) {
     moved_[fd];
-    auto inflow = inflows_.Add(fmt::format("peer {}", fd), owner, fd, 1, now_);
-    inflow->Begin(calls_[fd] = std::make_shared<Call>());
-    return inflow;
+    return inflows.Add(fmt::format("peer {}", fd), {owner, owner}, fd, 1, now_);
   }
   void Look() {
     now_ += milliseconds(50);
@@ -45,13 +51,101 @@ class InflowsTest : public ::testing::Test {
   std::map<int, Inflows::Moved> moved_;
   std::map<int, std::shared_ptr<Call>> calls_;
   std::vector<int> shut_;
-  Inflows inflows_{Inflows::Limits(),
-                   [this](int fd, uint64_t) -> std::optional<Inflows::Moved> {
-                     if (!moved_.contains(fd)) return std::nullopt;
-                     return moved_[fd];
-                   },
-                   [this](int fd, uint64_t) { shut_.push_back(fd); }};
+  Inflows Make(Inflows::Limits limits) {
+    return Inflows(
+        limits,
+        [this](int fd, uint64_t) -> std::optional<Inflows::Moved> {
+          if (!moved_.contains(fd)) return std::nullopt;
+          return moved_[fd];
+        },
+        [this](int fd, uint64_t) { shut_.push_back(fd); });
+  }
+  Inflows inflows_ = Make({});
 };
+
+// There may be four connections.
+class FewConnectionsTest : public InflowsTest {
+ protected:
+  FewConnectionsTest() {
+    AddCalling(1, "token 1");
+    EXPECT_TRUE(Add(2, "token 1").ok());
+    AddCalling(3, "token 1");
+    AddCalling(4, "token 2");
+  }
+  absl::Status Add(int fd, const std::string& holder) { return AddTo(few_, fd, holder).status(); }
+  void AddCalling(int fd, const std::string& holder) {
+    const auto inflow = AddTo(few_, fd, holder);
+    ASSERT_TRUE(inflow.ok()) << inflow.status();
+    (*inflow)->Begin(calls_[fd] = std::make_shared<Call>());
+  }
+  // Those that were told that they end, with the reason.
+  std::vector<int> LookAndTold() {
+    few_.Look(now_ += milliseconds(50));
+    std::vector<int> told;
+    for (const auto& [fd, call] : calls_) {
+      if (!call->over.empty()) told.push_back(fd);
+    }
+    return told;
+  }
+  Inflows few_ = Make({.connections = 4});
+};
+
+TEST_F(FewConnectionsTest, ForOneMoreTheOldestWithoutCallsOfTheTokenThatHasMostEnds) {
+  EXPECT_TRUE(Add(5, "token 3").ok());
+  EXPECT_THAT(shut_, ElementsAre(2));
+  EXPECT_EQ(few_.Find("peer 2"), nullptr);
+  EXPECT_THAT(LookAndTold(), IsEmpty());
+}
+
+TEST_F(FewConnectionsTest, ATokenThatHasMostMakesRoomForItsOwn) {
+  EXPECT_TRUE(Add(5, "token 1").ok());
+  EXPECT_THAT(shut_, ElementsAre(2));
+  EXPECT_TRUE(Add(6, "token 1").ok());
+  EXPECT_THAT(shut_, ElementsAre(2, 5));
+}
+
+TEST_F(FewConnectionsTest, ATokenThatHasMostAndCallsOnAllIsRefusedUntilOneHasEnded) {
+  (*few_.Find("peer 2")).Begin(calls_[2] = std::make_shared<Call>());
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status refused = Add(5, "token 1");
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(
+        Text(refused),
+        HasSubstr(
+            "token 1 has 3 of the 4 connections that clients may have, nobody has more, and calls "
+            "are under way on all of these: this one is refused. Close some"));
+  }
+  EXPECT_THAT(LookAndTold(), IsEmpty());
+  EXPECT_THAT(shut_, IsEmpty());
+  moved_.erase(1);  // it has ended
+  LookAndTold();
+  EXPECT_TRUE(Add(5, "token 1").ok());
+}
+
+TEST_F(FewConnectionsTest, AnotherTokensConnectionComesInAndTheNewestOfThatWhichHasMostIsTold) {
+  (*few_.Find("peer 2")).Begin(calls_[2] = std::make_shared<Call>());
+  AddCalling(5, "token 3");
+  EXPECT_THAT(shut_, IsEmpty());
+  EXPECT_THAT(LookAndTold(), ElementsAre(3));
+  EXPECT_EQ(calls_[3]->over[0].code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      Text(calls_[3]->over[0]),
+      HasSubstr("token 1 has 3 of the 4 connections that clients may have, nobody has more, "
+                "and calls are under way on all of these: this one, its newest, ends to "
+                "make room for another's. Close some"));
+  EXPECT_THAT(LookAndTold(), ElementsAre(3));
+  EXPECT_THAT(calls_[3]->over, testing::SizeIs(1));
+  EXPECT_THAT(shut_, ElementsAre(3));
+  AddCalling(6, "token 4");
+  EXPECT_THAT(LookAndTold(), ElementsAre(2, 3));
+}
+
+TEST_F(FewConnectionsTest, OneThatHasEndedMakesRoom) {
+  moved_.erase(4);
+  LookAndTold();
+  EXPECT_TRUE(Add(5, "token 1").ok());
+  EXPECT_THAT(shut_, IsEmpty());
+}
 
 TEST_F(InflowsTest, WhoSendsMoreThanItLeavesToOthersIsToldAndThenEnds) {
   Add(1, "red");

@@ -15,11 +15,29 @@ std::string NetworkOfPeer(std::string_view peer) {
   return NetworkOf(std::string(peer.substr(0, peer.rfind(':'))));
 }
 
+void ProvenNetworks::Add(std::string_view peer) {
+  const std::lock_guard lock(mutex_);
+  const auto [network, fresh] = all_.try_emplace(NetworkOfPeer(peer), 0);
+  if (!fresh) by_age_.erase(network->second);
+  network->second = ++next_;
+  by_age_[next_] = network->first;
+  if (all_.size() <= kMost) return;
+  all_.erase(by_age_.begin()->second);
+  by_age_.erase(by_age_.begin());
+}
+
+bool ProvenNetworks::Has(const std::string& network) const {
+  const std::lock_guard lock(mutex_);
+  return all_.contains(network);
+}
+
 uint64_t Strangers::Add(std::string_view peer, std::function<void()> end) {
   if (all_.size() >= most_) EndOne();
   const uint64_t number = next_++;
   const auto at = all_.emplace(number, One{NetworkOfPeer(peer), std::move(end)}).first;
-  by_network_[at->second.network].emplace(number, at);
+  Network& network = by_network_[at->second.network];
+  network.numbers.insert(number);
+  network.spared = proven_ != nullptr && proven_->Has(at->second.network) ? kSpared : 0;
   return number;
 }
 
@@ -27,18 +45,19 @@ void Strangers::Remove(uint64_t number) {
   const auto one = all_.find(number);
   if (one == all_.end()) return;
   const auto network = by_network_.find(one->second.network);
-  network->second.erase(number);
-  if (network->second.empty()) by_network_.erase(network);
+  network->second.numbers.erase(number);
+  if (network->second.numbers.empty()) by_network_.erase(network);
   all_.erase(one);
 }
 
 void Strangers::EndOne() {
   // The most; of these, the one with the oldest.
   const auto rank = [](const auto& network) {
-    return std::pair(network.second.size(), ~network.second.begin()->first);
+    const auto& [numbers, spared] = network.second;
+    return std::pair(numbers.size() - std::min(numbers.size(), spared), ~*numbers.begin());
   };
   const auto most = std::ranges::max_element(by_network_, {}, rank);
-  const uint64_t oldest = most->second.begin()->first;
+  const uint64_t oldest = *most->second.numbers.begin();
   const auto end = std::move(all_.at(oldest).end);
   Remove(oldest);
   end();
@@ -62,12 +81,19 @@ bool Pace::Take(std::string_view peer, std::chrono::steady_clock::time_point now
     // Whoever has so many networks is not slowed down by counting them.
     if (networks_.size() >= kMostNetworks) networks_.clear();
   }
-  Count& network = networks_.try_emplace(NetworkOfPeer(peer), Count{kAtOnce, now}).first->second;
+  auto& [name, network] = *networks_.try_emplace(NetworkOfPeer(peer), Count{kAtOnce, now}).first;
   const double left = left_of(network);
-  const double all = LeftAt(all_, 2 * kASecond, 2 * kAtOnce, now);
-  if (left < 1 || (all < 1 && left < kAtOnce - kFew)) return false;
+  if (left < 1) return false;
+  const auto together = [now](Count& count) {
+    count = {LeftAt(count, 2 * kASecond, 2 * kAtOnce, now), now};
+    if (count.left < 1) return false;
+    --count.left;
+    return true;
+  };
+  if (!together(all_) && !(left >= kAtOnce - kFew && together(few_)) &&
+      (proven_ == nullptr || !proven_->Has(name)))
+    return false;
   network = {left - 1, now};
-  all_ = {std::max(all - 1, 0.0), now};
   return true;
 }
 

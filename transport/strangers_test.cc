@@ -111,13 +111,60 @@ TEST(PaceTest, AllTogetherBeginTwiceAsManyAndThoseWhoBeganFewGoOn) {
   for (int i = 0; i < Pace::kFew; ++i) EXPECT_TRUE(pace.Take("1.1.1.1:1", now)) << i;
 }
 
+TEST(PaceTest, ThoseWhoBeganFewBeginAsManyTogetherAgainAndProvenNetworksGoOn) {
+  ProvenNetworks proven;
+  proven.Add("1.1.1.1:1");
+  Pace pace(&proven);
+  auto now = std::chrono::steady_clock::time_point() + std::chrono::hours(1);
+  const auto begun_by_many = [&] {
+    int begun = 0;
+    for (int i = 0; i < 4000; ++i)
+      begun += static_cast<int>(pace.Take(fmt::format("10.{}.{}.1:1", i / 250, i % 250), now));
+    return begun;
+  };
+  EXPECT_EQ(begun_by_many(), 4 * Pace::kAtOnce);
+  EXPECT_FALSE(pace.Take("2.2.2.2:1", now));
+  for (int i = 0; i < Pace::kAtOnce; ++i) EXPECT_TRUE(pace.Take("1.1.1.1:1", now)) << i;
+  EXPECT_FALSE(pace.Take("1.1.1.1:1", now));
+  now += std::chrono::milliseconds(500);
+  EXPECT_EQ(begun_by_many(), 2 * Pace::kASecond);
+}
+
 TEST(PaceTest, ManyNetworksAreForgottenInTime) {
   Pace pace;
   auto now = std::chrono::steady_clock::time_point();
   for (int i = 0; i < 100'000; ++i) {
-    now += std::chrono::milliseconds(1);
+    now += std::chrono::milliseconds(4);
     ASSERT_TRUE(pace.Take(fmt::format("10.{}.{}.1:1", i / 250, i % 250), now));
   }
+}
+
+TEST(StrangersFlood, FromThousandsOfNetworksItEndsNoneOfTheFewOfAProvenOne) {
+  ProvenNetworks proven;
+  proven.Add("10.0.0.1:1");
+  Strangers strangers(64, &proven);
+  size_t ended = 0, ended_proven = 0;
+  strangers.Add("10.0.0.2:1", [&] { ++ended; });
+  for (size_t i = 0; i <= Strangers::kSpared; ++i)
+    strangers.Add("10.0.0.1:1", [&] { ++ended_proven; });
+  for (int i = 0; i < 5000; ++i)
+    strangers.Add(fmt::format("10.1.{}.{}:1", i / 250, i % 250), [&] { ++ended; });
+  EXPECT_EQ(ended_proven, 1u);
+  EXPECT_EQ(strangers.size(), 64u);
+  EXPECT_EQ(ended + ended_proven, 5010u - 64);
+}
+
+TEST(StrangersFlood, ANetworkThatProvedItselfLongAgoIsForgotten) {
+  ProvenNetworks proven;
+  proven.Add("10.0.0.1:1");
+  proven.Add("10.0.0.2:1");
+  for (size_t i = 2; i < ProvenNetworks::kMost; ++i)
+    proven.Add(fmt::format("10.1.{}.{}:1", i / 250, i % 250));
+  proven.Add("10.0.0.1:2");
+  proven.Add("10.0.0.3:1");
+  EXPECT_TRUE(proven.Has("10.0.0.1"));
+  EXPECT_FALSE(proven.Has("10.0.0.2"));
+  EXPECT_TRUE(proven.Has("10.0.0.3"));
 }
 
 // A flood from many networks: each is looked at once for each connection, and only while the port

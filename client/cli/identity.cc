@@ -5,11 +5,13 @@
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -317,6 +319,34 @@ absl::Status WriteSettings(const std::string& directory, const v1::JoinResponse&
 
 }  // namespace
 
+namespace {
+
+// A pipe that has a line of standard input: a terminal is asked for it, and does not show it.
+absl::StatusOr<OwnedFd> AskForToken() {
+  termios before{};
+  const bool terminal = ::tcgetattr(STDIN_FILENO, &before) == 0;
+  if (terminal) {
+    termios silent = before;
+    silent.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &silent);
+    fmt::print(stderr, "Token (not shown): ");
+  }
+  std::string line;
+  char next = 0;
+  while (line.size() < PIPE_BUF && ::read(STDIN_FILENO, &next, 1) == 1 && next != '\n')
+    line += next;
+  if (terminal) {
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    fmt::print(stderr, "\n");
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(auto pipe, MakePipe());
+  if (::write(pipe.second.get(), line.data(), line.size()) < 0)
+    return InvalidArgument("the token's pipe: {}", std::strerror(errno));
+  return std::move(pipe.first);
+}
+
+}  // namespace
+
 int RunJoin(int argc, const char* const* argv) {
   Reach reach;
   std::string controller, hash, to, plugin;
@@ -327,21 +357,28 @@ int RunJoin(int argc, const char* const* argv) {
   config.Flag("ca-hash", &hash,
               "sha256:DIGITS of the cluster's CA; the controller is believed if it shows that one. "
               "Several, with commas: one of these");
-  config.Flag("token-file", &reach.token_file, "File that has the token, or /dev/stdin");
+  config.Flag("token-file", &reach.token_file,
+              "File that has the token, or /dev/stdin; default: it is asked for, so that no shell "
+              "keeps it in its history, or read from standard input");
   config.Flag("to", &to, "A directory for what the worker needs");
   config.Flag("plugin", &plugin,
               "Path of the PJRT plugin, for the worker's settings; default: xla-cpu-pjrt of the "
               "Python environment");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Check([&] {
-    return controller.empty() || hash.empty() || reach.token_file.empty() || to.empty()
-               ? InvalidArgument(
-                     "expected `fairway join CONTROLLER --ca-hash HASH --token-file "
-                     "FILE --to DIRECTORY`")
+    return controller.empty() || hash.empty() || to.empty()
+               ? InvalidArgument("expected `fairway join CONTROLLER --ca-hash HASH --to DIRECTORY`")
                : absl::OkStatus();
   });
   if (const auto code = config.Parse(argc, argv)) return *code;
   reach.controller = controller;
+  OwnedFd asked;
+  if (reach.token_file.empty()) {
+    auto pipe = AskForToken();
+    if (!pipe.ok()) return Fail("join", pipe.status());
+    asked = *std::move(pipe);
+    reach.token_file = fmt::format("/dev/fd/{}", asked.get());
+  }
   const auto joined = Join(reach, hash, to);
   if (!joined.ok()) return Fail("join", joined.status());
   const std::string host = SplitHostPort(*ControllerAddress(controller))->first;

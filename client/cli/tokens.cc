@@ -193,6 +193,12 @@ int RunCreate(int argc, const char* const* argv) {
   }
   fmt::print(stderr, "token {} (role {}{}{}) counts until {}\n", made->id, flags.role,
              flags.tenant.empty() ? "" : " of tenant ", flags.tenant, TimeText(made->expires));
+  if (!flags.worker.empty() && flags.to.empty() && !flags.reach.tls_ca.empty()) {
+    fmt::print(
+        stderr,
+        "a shell keeps these lines, and so the token, in its history; `fairway join` without "
+        "--token-file /dev/stdin <<'END' asks for the token instead\n");
+  }
   return 0;
 }
 

@@ -107,7 +107,8 @@ class Held final : public HeldCall,
 
 Verdict CallAccess::Judge(const grpc::ServerContextBase& context, std::string_view rpc) const {
   Verdict verdict = AskGate(context, rpc);
-  if (verdict.status.ok() && let_in_) let_in_(context.peer(), verdict.caller.token);
+  if (verdict.status.ok() && let_in_)
+    verdict.status = let_in_(context.peer(), verdict.caller.token).status();
   return verdict;
 }
 
@@ -155,8 +156,9 @@ absl::Status CallAccess::Check(const Caller& caller) const {
 
 std::shared_ptr<HeldCall> CallAccess::Hold(const Caller& caller,
                                            grpc::ServerContextBase* context) const {
-  auto held = std::make_shared<Held>(loop_, gate_, caller.token, context,
-                                     let_in_ ? let_in_(context->peer(), caller.token) : nullptr);
+  std::shared_ptr<Inflow> inflow;
+  if (let_in_) inflow = let_in_(context->peer(), caller.token).value_or(nullptr);
+  auto held = std::make_shared<Held>(loop_, gate_, caller.token, context, std::move(inflow));
   held->Begin();
   return held;
 }

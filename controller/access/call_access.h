@@ -36,8 +36,10 @@ class HeldCall {
 class CallAccess {
  public:
   // Hears that a call was let in, by which connection it came, as gRPC names the peer, and by which
-  // token. Returns what comes by that connection, or nullptr.
-  using LetIn = std::function<std::shared_ptr<Inflow>(const std::string& peer, int64_t token)>;
+  // token. Returns what comes by that connection, or nullptr. An error: the call is refused, since
+  // there is no room for its connection.
+  using LetIn = std::function<absl::StatusOr<std::shared_ptr<Inflow>>(const std::string& peer,
+                                                                      int64_t token)>;
 
   CallAccess() = default;
   // Both outlive all calls. `let_in` is thread-safe.

@@ -3,7 +3,9 @@
 
 import contextlib
 import json
+import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -26,6 +28,8 @@ PROGRAM = ROOT / "examples" / "programs" / "two_stages.txtpb"
 class Cluster:
     """A controller with certificates, its data directory, and tokens of each role."""
 
+    CONTROLLER = ("fairway-controller",)
+
     def __init__(self, folder):
         self.folder, self.directory = folder, folder / "cluster"
         assert run("fairway", "init", str(self.directory)).returncode == 0
@@ -34,7 +38,7 @@ class Cluster:
 
     def start(self):
         self.generation += 1
-        self.controller = Daemon(self.folder / f"controller{self.generation}.log", "fairway-controller", "--config",
+        self.controller = Daemon(self.folder / f"controller{self.generation}.log", *self.CONTROLLER, "--config",
                                  f"{self.directory}/fairway.toml", "--port=0", "--http-port=0", "--link-port=0",
                                  "--data-port=0")
         said = self.controller.wait("listening on")
@@ -511,6 +515,26 @@ def test_a_worker_joins_by_a_token_which_works_once(cluster, tmp_path):
     port = line.split()[2]
     again = join(line.replace("--to w7", "--to again").replace(port, f"127.0.0.1:{cluster.port}"), tmp_path)
     assert again.returncode == 1 and "was used as often as it may be" in again.stderr
+
+
+def test_a_join_without_a_file_asks_for_the_token_and_does_not_show_it(cluster, tmp_path):
+    created = cluster.do("token", "create", "--worker=w7")
+    assert "without --token-file /dev/stdin <<'END' asks for the token" in created.stderr
+    line, secret, _ = created.stdout.splitlines()
+    words = [str(BIN / "fairway"), *line.partition(" --token-file")[0].split()[1:]]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(words, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs) as joins:
+        os.close(theirs)
+        said = os.read(ours, 4096)  # it asks
+        os.write(ours, secret.encode() + b"\n")
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while more := os.read(ours, 4096):
+                said += more
+    os.close(ours)
+    assert joins.returncode == 0 and b"w7 has what worker w7 needs" in said and secret.encode() not in said, said
+    # Where there is no terminal it comes by standard input.
+    again = subprocess.run(words, cwd=tmp_path, input=secret, text=True, stderr=subprocess.PIPE, check=False)
+    assert "was used as often as it may be" in again.stderr
 
 
 def test_a_join_whose_answer_is_lost_is_repeated_with_the_same_line(cluster, tmp_path):
