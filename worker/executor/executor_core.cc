@@ -227,13 +227,9 @@ std::vector<ShardRef> ExecutorCore::EndOpenShards(const Node& receive, const abs
 
 void ExecutorCore::Forget(const GroupPart& part, const absl::Status& cause) {
   ShardsEnded(part, cause);
-  for (const LocalShard& shard : part.shards) shards_.erase({part.group, shard.shard});
-  DropShards(part);
-}
-
-void ExecutorCore::DropShards(const GroupPart& part) {
   std::vector<ShardRef> refs;
   for (const LocalShard& shard : part.shards) refs.push_back({part.group, shard.shard});
+  for (const ShardRef ref : refs) shards_.erase(ref);
   actions_->Drop(refs);
 }
 

@@ -215,9 +215,8 @@ class ExecutorCore {
   void QueueSequence(NodeId id);  // when it may go on
   void WakeNextWaiter(SettledShard& settled);
   void DropGroup(GroupId group);
-
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
-  // The shards of a receive that have not come will not come. Returns them.
+  // Returns the receive's shards that have not come, which will not come.
   std::vector<ShardRef> EndOpenShards(const Node& receive, const absl::Status& why);
   void ShardEnded(ShardRef ref, const absl::Status& status);
   // Serves or refuses the pull, or lets it wait, as the state of the shard says.
@@ -228,7 +227,6 @@ class ExecutorCore {
   void Conclude(NodeId id, Node::End end);
   void EndLaunch(EndInHand end);  // a part; the rest is in hand then
   void Forget(const GroupPart& part, const absl::Status& cause);
-  void DropShards(const GroupPart& part);  // their bytes
   // `may_wait`: as in ExecutorActions::ReportWanted.
   void ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait);
   void AddInlined(Report::Inlined inlined);
