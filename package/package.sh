@@ -68,6 +68,11 @@ run_packages() {
       tests/packaging/test_image.py tests/packaging/test_containerd.py
 }
 
+# The .deb's services under a real systemd, in a Debian 12 that is booted in namespaces.
+run_systemd() {
+  need_packages debootstrap && package_deb build/package && need_roots bookworm && run_pytest systemd -rsfEP tests/systemd
+}
+
 # Compiles everything twice: two folders, no ccache, and the same bytes.
 run_double_build() {
   local commit

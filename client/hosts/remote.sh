@@ -12,6 +12,8 @@
 # FOLDER/controller         what `fairway init` made; FOLDER/workers/NAME: what `fairway join` made
 set -eu
 umask 022
+# Not the home of root, which its daemons' users may not enter: `find` wants to come back to where it began.
+cd /
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 die() { printf '%s\n' "$*" >&2; exit 1; }

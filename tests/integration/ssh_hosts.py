@@ -80,6 +80,7 @@ class SshHost:
         for name in (*OWN, "usr", "proc", "dev", "sys"):
             (self.root / name).mkdir(parents=True)
         (self.root / "tmp").chmod(0o1777)
+        (self.root / "root").chmod(0o700)  # as Debian's
         (self.root / "run" / "sshd").mkdir()
         for name in ("bin", "lib", "sbin"):
             (self.local / name).mkdir(parents=True)

@@ -90,7 +90,7 @@ def test_a_worker_with_certificates_answers_by_tls(tmp_path, daemons):
     url = url_of(worker)
     assert url.startswith("https://")
     assert ask(f"{url}/healthz") == (200, "ok\n")
-    assert ask(f"{url}/readyz") == (503, "starting\n")  # no controller is there
+    wait_for(lambda: ask(f"{url}/readyz") == (503, "waiting\n"), "its wait for a controller, which is not there")
     with pytest.raises(OSError):
         ask(url.replace("https", "http") + "/healthz")
 

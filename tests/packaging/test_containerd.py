@@ -13,7 +13,7 @@ import pytest
 import bare
 import containers
 import engine
-import test_deb
+import debs
 import test_image
 
 sys.path.insert(0, str(bare.ROOT / "tests" / "support"))
@@ -74,7 +74,7 @@ def run_as_client(network, lines, folder):
 
 def test_the_page_leads_to_a_cluster_of_containers(hosts, tmp_path):
     one, two = hosts
-    controller, worker, end = test_deb.commands_in_the_page("Container images")
+    controller, worker, end = debs.commands_in_the_page("Container images")
     for line in controller:
         told = one.type(line)
         if "--detach" in line:

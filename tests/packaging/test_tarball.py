@@ -5,16 +5,16 @@ import shutil
 import tarfile
 
 import bare
-import test_deb
+import debs
 
 
 def test_it_runs_wherever_it_is_unpacked(tmp_path):
-    (archive,) = test_deb.HERE.glob("fairway-*.tar.gz")
+    (archive,) = debs.HERE.glob("fairway-*.tar.gz")
     folder = bare.ROOT / "build" / "tarball-root"
     shutil.rmtree(folder, ignore_errors=True)
     with bare.Bare("bookworm", folder) as system:
         shutil.copy(archive, system.path / "root")
-        (system.path / "root/double.txtpb").write_text(test_deb.DOUBLE)
+        (system.path / "root/double.txtpb").write_text(debs.DOUBLE)
         for place in ("/opt", "/srv/some where"):
             there = f"'{place}/{archive.name.partition('-linux')[0]}/bin'"
             made = system.run(f"mkdir -p '{place}' && tar -xf {archive.name} -C '{place}' && "
@@ -27,7 +27,7 @@ def test_it_runs_wherever_it_is_unpacked(tmp_path):
 
 
 def test_it_has_the_programs_the_sdk_units_and_licences_of_root():
-    (archive,) = test_deb.HERE.glob("fairway-*.tar.gz")
+    (archive,) = debs.HERE.glob("fairway-*.tar.gz")
     with tarfile.open(archive) as tar:
         entries = tar.getmembers()
     top = entries[0].name

@@ -16,18 +16,18 @@ import bare
 
 FOLDER = bare.ROOT / "deploy" / "systemd"
 UNITS = ("fairway-controller", "fairway-worker")
-# Takes the filter, the user and a command line; becomes that.
+# Takes the filter, the user, the group and a command line; becomes that.
 LAUNCHER = '''
-import ctypes, os, pwd, sys
+import ctypes, grp, os, pwd, sys
 code = open(sys.argv[1], "rb").read()
-user = pwd.getpwnam(sys.argv[2])
-os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid); os.umask(0o077)
+user, group = pwd.getpwnam(sys.argv[2]), grp.getgrnam(sys.argv[3])
+os.setgroups([]); os.setgid(group.gr_gid); os.setuid(user.pw_uid); os.umask(0o077)
 class Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 assert prctl(38, 1, 0, 0, 0) == 0, "no_new_privs"
 assert prctl(22, 2, ctypes.byref(Program(len(code) // 8, code)), 0, 0) == 0, os.strerror(ctypes.get_errno())
-os.execv(sys.argv[3], sys.argv[3:])
+os.execv(sys.argv[4], sys.argv[4:])
 '''
 READ, WRITE, EXECUTE = 1, 2, 4
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
@@ -100,12 +100,12 @@ class Running:
 
     def __init__(self, system, name, watchdog_usec=600_000):
         self.name, unit = name, settings(name)
-        (user,), (command,), (state,) = unit["User"], unit["ExecStart"], unit["StateDirectory"]
+        (user,), (group,), (command,), (state,) = (unit[key] for key in ("User", "Group", "ExecStart", "StateDirectory"))
         assert unit["Type"] == ["notify"]
         self.log = system.path / "root" / f"{name}.log"
         filter_of(name, system.path / "root" / f"{name}.bpf")
         (system.path / "root" / "launch.py").write_text(LAUNCHER)
-        made = system.run(f"install -d -o {user} -g {user} -m {unit['StateDirectoryMode'][0]} /var/lib/{state}")
+        made = system.run(f"install -d -o {user} -g {group} -m {unit['StateDirectoryMode'][0]} /var/lib/{state}")
         assert made.code == 0, made
         there = pathlib.Path("run") / f"{name}.notify"
         (system.path / there).unlink(missing_ok=True)
@@ -119,7 +119,7 @@ class Running:
         threading.Thread(target=self._listen, daemon=True).start()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                system.words(f"cd / && exec python3 /root/launch.py /root/{name}.bpf {user} {command}",
+                system.words(f"cd / && exec python3 /root/launch.py /root/{name}.bpf {user} {group} {command}",
                              NOTIFY_SOCKET=f"/{there}", WATCHDOG_USEC=str(watchdog_usec)),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

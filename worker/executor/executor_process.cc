@@ -61,6 +61,8 @@ void ExecutorProcess::Start() {
   runtime_->WhenLost([this](absl::Status why) {
     loop_.Post("devices lost", [this, why = std::move(why)] { Exit(kExitDevicesLost, Text(why)); });
   });
+  if (absl::Status status = TellSupervisor(0); !status.ok())
+    return Exit(kExitInternal, Text(status));
   link_.Connect();
 }
 
@@ -93,6 +95,21 @@ void ExecutorProcess::OnOpen() {
   }
 }
 
+absl::Status ExecutorProcess::TellSupervisor(uint64_t incarnation) {
+  if (config_.life_fd < 0) return absl::OkStatus();
+  const RuntimeInfo& info = runtime_->info();
+  v1::ExecutorStarted started;
+  started.set_incarnation(incarnation);
+  if (!info.target_config.empty()) {
+    started.mutable_target()->set_config(info.target_config);
+    started.mutable_target()->set_host_machine(info.host_machine);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string frame, FrameOf(started));
+  // The socket has room for many such frames; the write does not block.
+  [[maybe_unused]] const auto written = ::write(config_.life_fd, frame.data(), frame.size());
+  return absl::OkStatus();
+}
+
 absl::Status ExecutorProcess::Register() {
   const Incarnation incarnation = RandomIncarnation();
   client_calls_ = MakeClientCalls(incarnation);
@@ -105,18 +122,8 @@ absl::Status ExecutorProcess::Register() {
                              client_calls_, buffer_makers, config_.tls},
                             incarnation, config_.data_bind, AdvertisedHost(),
                             [this](Report report) { SendReport(report); }));
+  FAIRWAY_RETURN_IF_ERROR(TellSupervisor(incarnation.value));
   const RuntimeInfo& info = runtime_->info();
-  if (config_.life_fd >= 0) {
-    v1::ExecutorStarted started;
-    started.set_incarnation(incarnation.value);  // the supervisor names deaths by it
-    if (!info.target_config.empty()) {
-      started.mutable_target()->set_config(info.target_config);
-      started.mutable_target()->set_host_machine(info.host_machine);
-    }
-    FAIRWAY_ASSIGN_OR_RETURN(const std::string frame, FrameOf(started));
-    // The socket has room for many such frames; the write does not block.
-    [[maybe_unused]] const auto written = ::write(config_.life_fd, frame.data(), frame.size());
-  }
   ExecutorSpec spec;
   spec.worker = config_.worker;
   spec.island = config_.island;

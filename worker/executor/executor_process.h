@@ -63,6 +63,8 @@ class ExecutorProcess {
 
   void Exit(int code, std::string why);
   void OnOpen();
+  // Tells that there are devices. `incarnation`: of the registration that begins; 0: none does.
+  absl::Status TellSupervisor(uint64_t incarnation);
   // An error that another try will not cure ends the process.
   absl::Status Register();
   void OnMessage(v1::FromController message);

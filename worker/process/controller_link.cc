@@ -47,6 +47,7 @@ void ControllerLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
   if (!link.ok()) {
     if (!failure_logged_) spdlog::warn("{}; trying again until it works", Text(link.status()));
     failure_logged_ = true;
+    if (handler_.on_unreachable != nullptr) handler_.on_unreachable();
     return Connect();
   }
   failure_logged_ = false;

@@ -34,6 +34,8 @@ class ControllerLink {
     // whether the frame's message is to be handled; an error ends the link.
     std::function<void(Frame&)> stamp = nullptr;
     std::function<absl::StatusOr<bool>(const Frame&)> taken = nullptr;
+    // No connection could be made; it is tried again.
+    std::function<void()> on_unreachable = nullptr;
   };
 
   // `controller`: host:port of its link port. `stalled_after`: the silence after which it is said

@@ -20,15 +20,15 @@
 namespace fairway {
 
 // Owned by Supervisor. Loop-confined. The child has its end of a socket at descriptor kLifeFd: it
-// must end at end of file, and it writes a v1::ExecutorStarted for each registration
-// (compile_wire.h).
+// must end at end of file, and it writes a v1::ExecutorStarted (compile_wire.h) when it has
+// devices, and for each registration.
 class ExecutorChild {
  public:
   static constexpr int kLifeFd = 3;
   static constexpr size_t kLastLines = 50;
 
   // Starts `argv` with the environment `env` ("NAME=value"). `on_end` comes once, in the loop, when
-  // the process has been reaped and its log read; `on_start` comes at each registration.
+  // the process has been reaped and its log read; `on_start` comes with each ExecutorStarted.
   // UNAVAILABLE: it cannot be started.
   static absl::StatusOr<std::unique_ptr<ExecutorChild>> Spawn(
       EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,

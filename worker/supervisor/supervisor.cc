@@ -48,7 +48,8 @@ Supervisor::Supervisor(EventLoop& loop, ServiceManager& manager, SupervisorConfi
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
              .on_log_frame = nullptr,
              .on_end = [this](const std::string& why, bool) { OnLinkEnd(why); },
-             .fill_heartbeat = [](v1::Heartbeat&) {}}),
+             .fill_heartbeat = [](v1::Heartbeat&) {},
+             .on_unreachable = [this] { TellWhenReady(/*tried=*/true); }}),
       pulse_(loop, config_.controller, config_.tls, PulseOf(config_.worker)) {}
 
 Supervisor::~Supervisor() = default;
@@ -111,12 +112,17 @@ void Supervisor::StartExecutor() {
 }
 
 void Supervisor::OnExecutorStarted(const v1::ExecutorStarted& started) {
-  manager_.Ready();
   executor_has_devices_ = true;
+  TellWhenReady(/*tried=*/started.incarnation() != 0);
   // A target given by --target-config stays.
   if (compiler_ != nullptr && config_.compile.told && config_.compile.target.config().empty()) {
     compiler_->SetTarget(started.target());
   }
+}
+
+void Supervisor::TellWhenReady(bool tried) {
+  controller_tried_ |= tried;
+  if (executor_has_devices_ && controller_tried_) manager_.Ready();
 }
 
 void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
@@ -213,7 +219,7 @@ void Supervisor::OnLinkEnd(const std::string& why) {
   registered_ = false;  // the pulse stays: it says that this process lives
   account_.LinkEnded();
   if (exit_code_.has_value()) return loop_.Stop();
-  manager_.Ready();
+  TellWhenReady(/*tried=*/true);
   if (link_.end_is_news()) spdlog::warn("link to {} ended: {}", config_.controller, why);
   link_.Connect();
 }

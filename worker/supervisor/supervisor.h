@@ -65,6 +65,8 @@ class Supervisor {
  private:
   void StartExecutor();
   void OnExecutorStarted(const v1::ExecutorStarted& started);
+  // `tried`: the executor has a connection to the controller, or there is none to be had.
+  void TellWhenReady(bool tried);
   void OnExecutorEnd(const ProcessEnd& end);
   void StartRelay();
   void Register();
@@ -83,6 +85,7 @@ class Supervisor {
   std::unique_ptr<CompilePool> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
   bool executor_has_devices_ = false;
+  bool controller_tried_ = false;
   ExecutorAccount account_;  // of executor_ and those before it
 
   std::unique_ptr<ExecutorChild> relay_;
