@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
@@ -56,6 +58,21 @@ class JsonFormatter final : public spdlog::formatter {
   const LogIdentity identity_;
 };
 
+class RecentSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit RecentSink(std::shared_ptr<RecentLines> lines) : lines_(std::move(lines)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    lines_->Add({line.data(), line.size() - 1});  // without its newline
+  }
+  void flush_() override {}
+
+  const std::shared_ptr<RecentLines> lines_;
+};
+
 }  // namespace
 
 std::string JsonLogLine(const LogIdentity& identity, std::string_view level, std::string_view text,
@@ -93,7 +110,8 @@ std::string_view LogLevelOf(char letter) {
   return "";
 }
 
-void InitLogging(const LogIdentity& identity, std::string_view level) {
+void InitLogging(const LogIdentity& identity, std::string_view level,
+                 std::shared_ptr<RecentLines> recent) {
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   std::shared_ptr<spdlog::logger> logger;
   if (terminal) {
@@ -106,6 +124,10 @@ void InitLogging(const LogIdentity& identity, std::string_view level) {
     logger = std::make_shared<spdlog::logger>("fairway",
                                               std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_formatter(std::make_unique<JsonFormatter>(identity));
+  }
+  if (recent != nullptr) {
+    logger->sinks().push_back(std::make_shared<RecentSink>(std::move(recent)));
+    logger->sinks().back()->set_formatter(std::make_unique<JsonFormatter>(identity));
   }
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));

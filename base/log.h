@@ -3,11 +3,13 @@
 #ifndef FAIRWAY_BASE_LOG_H_
 #define FAIRWAY_BASE_LOG_H_
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include <spdlog/spdlog.h>
 
+#include "base/recent_lines.h"
 #include "base/status.h"
 
 namespace fairway {
@@ -23,9 +25,10 @@ struct LogIdentity {
 // INVALID_ARGUMENT: anything else (spdlog would turn it into "off").
 absl::Status CheckLogLevel(std::string_view level);
 
-// Sets the process's logger up; it writes to standard error. `level` has passed CheckLogLevel. Call
-// it once, before threads start.
-void InitLogging(const LogIdentity& identity, std::string_view level);
+// Sets the process's logger up; it writes to standard error, and as JSON to `recent`, if there is
+// one. `level` has passed CheckLogLevel. Call it once, before threads start.
+void InitLogging(const LogIdentity& identity, std::string_view level,
+                 std::shared_ptr<RecentLines> recent = nullptr);
 
 // Returns the level that begins with `letter`; empty: none does.
 std::string_view LogLevelOf(char letter);

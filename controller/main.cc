@@ -29,6 +29,7 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/recent_lines.h"
 #include "controller/access/call_access.h"
 #include "controller/admin/admin_service.h"
 #include "controller/callbacks/grpc_service.h"
@@ -77,7 +78,9 @@ const std::set<std::string> kReloaded = {"forget-after", "http-name", "island-ti
 
 class Controller {
  public:
-  explicit Controller(ControllerSettings settings) : settings_(std::move(settings)) {}
+  // `lines`: what this process logs.
+  Controller(ControllerSettings settings, std::shared_ptr<RecentLines> lines)
+      : settings_(std::move(settings)), lines_(std::move(lines)) {}
   ~Controller() {
     if (ender_.joinable()) ender_.join();
   }
@@ -115,6 +118,7 @@ class Controller {
 
   ControllerSettings settings_;
   const ControllerFlags& flags_ = settings_.flags;
+  const std::shared_ptr<RecentLines> lines_;
   // The members below use the loop and the pool.
   EventLoop loop_;
   ServiceManager manager_{loop_};          // before any thread starts
@@ -168,7 +172,13 @@ ControllerOptions OptionsOf(const ControllerFlags& flags, const Spool& spool,
 AdminHooks Controller::Hooks() {
   AdminHooks hooks;
   hooks.loop = &loop_;
-  hooks.disk = &disk_;
+  hooks.logs = {
+      .loop = &loop_,
+      .disk = &disk_,
+      .directory = flags_.log_dir,
+      .lines = lines_,
+      .workers = [this] { return shell_->Workers(); },
+      .ask = [this](auto& worker, auto done) { shell_->AskRecentLines(worker, std::move(done)); }};
   hooks.snapshot = [this] { return shell_->Snapshot(); };
   hooks.cluster = &shell_->cluster();
   hooks.events = &events_;
@@ -181,7 +191,6 @@ AdminHooks Controller::Hooks() {
     shell_->StopWorkers("the cluster is taken down");
     End("told to end the cluster", 0);
   };
-  hooks.log_dir = flags_.log_dir;
   hooks.access = Access();
   hooks.gate = gate_.get();
   hooks.tokens = &tokens_;
@@ -445,14 +454,15 @@ int Main(int argc, char** argv) {
                flags.life_fd);
     return kExitUsage;
   }
-  InitLogging({.component = "controller", .island = {}, .worker = {}}, flags.log_level);
+  const auto lines = std::make_shared<RecentLines>();
+  InitLogging({.component = "controller", .island = {}, .worker = {}}, flags.log_level, lines);
   std::signal(SIGPIPE, SIG_IGN);
   RaiseOpenFilesLimit();
   for (const int fd : {flags.life_fd, flags.notify_fd}) {
     if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   if (flags.notify_fd >= 0) ::fcntl(flags.notify_fd, F_SETFL, O_NONBLOCK);
-  Controller controller(std::move(settings));
+  Controller controller(std::move(settings), lines);
   if (absl::Status status = controller.Start(); !status.ok()) {
     spdlog::error("cannot start: {}", Text(status));
     return absl::IsAlreadyExists(status) ? kExitPortInUse : kExitFailed;

@@ -32,6 +32,7 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/recent_lines.h"
 #include "transport/http_server.h"
 #include "wire/link_codec.h"
 #include "worker/compiler/native_compiler.h"
@@ -167,7 +168,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHealth(EventLoop& loop, const W
   return http;
 }
 
-int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
+int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt,
+                  std::shared_ptr<RecentLines> lines) {
   const WorkerFlags& flags = settings.flags;
   std::signal(SIGPIPE, SIG_IGN);
   EventLoop loop;
@@ -207,6 +209,7 @@ int RunSupervisor(WorkerSettings settings, const PjrtConfig& pjrt) {
   config.child_env = ChildEnv(pjrt);
   config.drain_limit = flags.drain_limit;
   config.compile_limit = flags.compile_limit;
+  config.lines = std::move(lines);
   Supervisor supervisor(loop, manager, std::move(config));
   const auto health = ServeHealth(loop, flags, supervisor, *std::move(tls));
   if (!health.ok()) return BadFlag(Text(health.status()));
@@ -464,15 +467,17 @@ int Main(int argc, char** argv) {
   }
   const absl::StatusOr<PjrtConfig> pjrt = PjrtConfigOf(flags);
   if (!pjrt.ok()) return BadFlag(Text(pjrt.status()));
+  const auto lines =
+      flags.role == "supervisor" ? std::make_shared<RecentLines>() : std::shared_ptr<RecentLines>();
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},
-              flags.log_level);
+              flags.log_level, lines);
   RaiseOpenFilesLimit();
   if (!flags.write_target_config.empty()) return WriteTargetConfig(flags, *pjrt);
   if (flags.role == "executor") return RunExecutorRole(flags, *pjrt);
   if (flags.role == "relay") return RunRelayRole(flags);
   if (flags.role == "probe") return RunProbe(flags, *pjrt);
   if (flags.role == "compiler") return RunCompilerRole(flags, *pjrt);
-  return RunSupervisor(std::move(settings), *pjrt);
+  return RunSupervisor(std::move(settings), *pjrt, lines);
 }
 
 }  // namespace

@@ -132,34 +132,6 @@ int RunStatus(int argc, const char* const* argv) {
   return 0;
 }
 
-int RunLogs(int argc, const char* const* argv) {
-  Reach reach;
-  std::string process;
-  int lines = 100;
-  Config config("fairway logs", "Shows the latest log lines of the controller and the workers.");
-  DeclareReach(config, &reach);
-  config.Flag("lines", &lines, "At most so many lines of each process");
-  config.ShortName("lines", 'n');
-  config.Positional("WORKER", &process, "Only this worker, or 'controller'");
-  if (const auto code = config.Parse(argc, argv)) return *code;
-  if (lines < 1) {
-    fmt::print(stderr, "fairway logs: --lines must be at least 1, not {}\n", lines);
-    return kExitUsage;
-  }
-  v1::GetLogsRequest request;
-  request.set_process(process);
-  request.set_max_lines(lines);
-  const absl::Status status = AdminClient(reach).GetLogs(request, [&](const v1::LogLine& line) {
-    if (process.empty()) {
-      fmt::print("{:<10} {}\n", line.process(), line.line());
-    } else {
-      fmt::print("{}\n", line.line());
-    }
-  });
-  if (!status.ok()) return Fail("logs", status);
-  return 0;
-}
-
 int RunBench(int argc, const char* const* argv) {
   const std::string name = argc > 1 ? argv[1] : "";
   constexpr std::string_view kHelp =

@@ -10,7 +10,6 @@ int RunDown(int argc, const char* const* argv);
 // Returns when the worker's island is up again.
 int RunRestart(int argc, const char* const* argv);
 int RunStatus(int argc, const char* const* argv);
-int RunLogs(int argc, const char* const* argv);
 // Becomes the benchmark argv[1], a program beside this one. Returns only if there is none.
 int RunBench(int argc, const char* const* argv);
 

@@ -16,11 +16,11 @@
 #include <fmt/format.h>
 
 #include "base/config.h"
+#include "base/redact.h"
 #include "client/cli/archive.h"
 #include "client/cli/diagnose_parts.h"
 #include "client/cli/finding.h"
 #include "client/cli/place.h"
-#include "client/cli/redact.h"
 #include "client/cli/status_text.h"
 #include "identity/private_file.h"
 

@@ -20,6 +20,7 @@
 #include "client/cli/child_output.h"
 #include "client/cli/http_get.h"
 #include "client/cli/log_files.h"
+#include "client/cli/logs.h"
 #include "client/cli/process.h"
 #include "client/cli/state_root.h"
 #include "client/cli/status_text.h"
@@ -38,14 +39,19 @@ constexpr seconds kDoctorLimit{75}, kCommandLimit{30}, kLateBy{5};
 constexpr size_t kLongestOutput = 2 * kLongestPart;
 constexpr char kMostObjects[] = "--limit=1000", kMostLines[] = "--lines=500";
 
+// With which `fairway doctor` says that something does not work.
+constexpr int kExitFound = 1;
+
 using Words = std::vector<std::string>;
 
-// What the command prints. One that fails and has printed nothing else has its last line as error.
-absl::StatusOr<std::string> OutputOf(const Words& command, seconds limit, bool fails_too) {
+// What the command prints. If it fails, its last line is the error. `also`: the exit code with
+// which what it has printed counts, too; 0: there is none.
+absl::StatusOr<std::string> OutputOf(const Words& command, seconds limit, int also) {
   FAIRWAY_ASSIGN_OR_RETURN(ChildOutput ran,
                            RunForOutput(command, limit, Variables::kAll, kLongestOutput));
   if (ran.cut) ran.output += "\n(it printed more, which is left out)\n";
-  if (ran.Succeeded() || (fails_too && !ran.late && WIFEXITED(ran.wait_status)))
+  const bool exited = !ran.late && WIFEXITED(ran.wait_status);
+  if (ran.Succeeded() || (also != 0 && exited && WEXITSTATUS(ran.wait_status) == also))
     return ran.output.empty() ? "(nothing)\n" : std::move(ran.output);
   while (!ran.output.empty() && ran.output.back() == '\n') ran.output.pop_back();
   return Error(absl::StatusCode::kUnavailable, "{}; it ended by {}",
@@ -53,13 +59,11 @@ absl::StatusOr<std::string> OutputOf(const Words& command, seconds limit, bool f
                ran.late ? "its time limit" : DescribeExit(ran.wait_status));
 }
 
-Part OfCommand(std::string name, Words words, seconds limit = kCommandLimit,
-               bool fails_too = false) {
+Part OfCommand(std::string name, Words words, seconds limit = kCommandLimit, int also = 0) {
   std::string what = fmt::format("{}", fmt::join(words, " "));
   if (words[0] == "fairway") words[0] = ProgramDirectory() + "/fairway";
-  return {
-      std::move(name), std::move(what), limit + kLateBy,
-      [words = std::move(words), limit, fails_too] { return OutputOf(words, limit, fails_too); }};
+  return {std::move(name), std::move(what), limit + kLateBy,
+          [words = std::move(words), limit, also] { return OutputOf(words, limit, also); }};
 }
 
 Words ReachWords(const Reach& reach) {
@@ -175,10 +179,11 @@ std::vector<Part> PartsOf(const Place& place) {
   out.push_back({"versions.txt", "this program and its system", kLateBy, Versions});
   out.push_back({"environment.txt", "variables of this process", kLateBy, Environment});
   const Words doctor = DoctorWords(place);
-  out.push_back(OfCommand("doctor.txt", doctor, kDoctorLimit, /*fails_too=*/true));
+  out.push_back(OfCommand("doctor.txt", doctor, kDoctorLimit, kExitFound));
   AddSettings(place, out);
-  const auto ask = [&](std::string name, const Words& words) {
-    out.push_back(OfCommand(std::move(name), Joined(Joined({"fairway"}, words), reach)));
+  const auto ask = [&](std::string name, const Words& words, int also = 0) {
+    out.push_back(
+        OfCommand(std::move(name), Joined(Joined({"fairway"}, words), reach), kCommandLimit, also));
   };
   ask("status.txt", {"status", "-o", "wide"});
   ask("status.json", {"status", "-o", "json"});
@@ -188,7 +193,7 @@ std::vector<Part> PartsOf(const Place& place) {
     ask(fmt::format("{}.txt", kind), {"get", kind, "-o", "wide"});
   out.push_back({"metrics.txt", "/metrics of the controller", kCommandLimit,
                  [reach = place.flags.reach] { return Metrics(reach); }});
-  ask("logs.txt", {"logs", kMostLines});
+  ask("logs.txt", {"logs", kMostLines}, kExitSomeLogs);
   AddLogs(place, out);
   return out;
 }

@@ -2,7 +2,6 @@
 #include "controller/admin/admin_service.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "controller/access/gated_methods.h"
 #include "controller/admin/cordons.h"
 #include "controller/admin/listings.h"
-#include "controller/admin/log_files.h"
 #include "controller/cluster/status.h"
 #include "fairway/v1/admin.pb.h"
 #include "identity/issuer.h"
@@ -22,68 +20,10 @@
 namespace fairway {
 namespace {
 
-constexpr int kDefaultLines = 100;
-constexpr int kMaxLines = 100000;
-// The most calls of GetLogs at one time. Each holds its lines, some MiB of each process, until its
-// client has read them.
-constexpr int kMaxLogReaders = 4;
 constexpr int kTokensOfAnAnswer = 1000;
 // The most calls about tokens that wait at one time. A token has as many as it leaves to others.
 constexpr size_t kMostOnTokens = 1024;
 constexpr size_t kMostJoining = 64;
-
-// Streams lines of logs. Counts in `readers` until they are gone.
-class LogStream final : public OneMessageCall<v1::GetLogsRequest> {
- public:
-  LogStream(AdmittedCall admitted, const AdminHooks& hooks, std::atomic<int>& readers)
-      : OneMessageCall(std::move(admitted)), hooks_(hooks), readers_(readers) {}
-  ~LogStream() override {
-    if (counted_) --readers_;
-  }
-  void OnWriteDone(bool ok) override {
-    if (ok) {
-      Next();
-    } else {
-      Finish(absl::CancelledError());
-    }
-  }
-
- private:
-  void Begin() override {
-    counted_ = readers_.fetch_add(1) < kMaxLogReaders;
-    if (!counted_) {
-      --readers_;
-      return End(Error(
-          absl::StatusCode::kResourceExhausted,
-          "{} others are reading the logs, and no more may at one time: each has its lines in the "
-          "controller's memory until it has read them. End one of them, or wait until it ended",
-          kMaxLogReaders));
-    }
-    const int lines = request().max_lines() <= 0 ? kDefaultLines : request().max_lines();
-    hooks_.disk->Run([this, lines = std::min(lines, kMaxLines)] {
-      Send(ReadLogs(hooks_.log_dir, request().process(), lines));
-    });
-  }
-  void Send(absl::StatusOr<std::vector<std::pair<std::string, std::string>>> lines) {
-    if (!lines.ok()) return End(lines.status());
-    lines_ = *std::move(lines);
-    Next();
-  }
-  void Next() {
-    if (next_ == lines_.size()) return Finish(absl::OkStatus());
-    line_.set_process(ValidUtf8(lines_[next_].first));
-    line_.set_line(ValidUtf8(lines_[next_].second));
-    lines_[next_++] = {};
-    StartWrite(line_);
-  }
-
-  const AdminHooks& hooks_;
-  std::atomic<int>& readers_;
-  bool counted_ = false;  // in readers_
-  std::vector<std::pair<std::string, std::string>> lines_;
-  size_t next_ = 0;
-  v1::LogLine line_;
-};
 
 v1::Token ToProto(const TokenRecord& token) {
   v1::Token out;
@@ -176,6 +116,7 @@ class Implementation final : public AdminService {
  public:
   explicit Implementation(AdminHooks hooks) : methods_(hooks.access), hooks_(std::move(hooks)) {
     ServeCluster();
+    ServeLogs(methods_, hooks_.logs);
     ServeListings(methods_, hooks_.loop, hooks_.cluster);
     ServeEvents(methods_, hooks_.loop, hooks_.events);
     ServeCordons(methods_, hooks_.loop, hooks_.cluster, hooks_.note);
@@ -201,9 +142,6 @@ class Implementation final : public AdminService {
             call->Answer(absl::OkStatus());
           });
         });
-    methods_.AddOneMessage<LogStream>("fairway.v1.Admin.GetLogs", [this](AdmittedCall admitted) {
-      return new LogStream(std::move(admitted), hooks_, log_readers_);
-    });
     methods_.AddUnary<v1::RestartExecutorRequest, v1::RestartExecutorResponse>(
         "fairway.v1.Admin.RestartExecutor", [this](auto* call) {
           hooks_.loop->Post("admin RestartExecutor", [this, call] {
@@ -350,7 +288,6 @@ class Implementation final : public AdminService {
 
   GatedMethods methods_;
   const AdminHooks hooks_;
-  std::atomic<int> log_readers_{0};
 };
 
 void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from,

@@ -10,6 +10,7 @@
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "controller/access/call_access.h"
+#include "controller/admin/log_stream.h"
 #include "controller/daemon/snapshot.h"
 #include "controller/events/event_ring.h"
 #include "fairway/v1/admin.pb.h"
@@ -20,7 +21,7 @@ namespace fairway {
 
 struct AdminHooks {
   EventLoop* loop = nullptr;
-  BlockingPool* disk = nullptr;                  // reads log files
+  LogSources logs;
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
   Cluster* cluster = nullptr;                    // asked in the loop; outlives the service
   const EventRing* events = nullptr;             // asked in the loop
@@ -30,7 +31,6 @@ struct AdminHooks {
   // Called in the loop: ends all connections of a worker.
   std::function<void(const std::string& worker, const std::string& why)> end_worker;
   std::function<void()> shutdown;  // called in the loop, once the answer has been made
-  std::string log_dir;             // empty: there are no logs
   CallAccess access{};             // judges the calls
   Gate* gate = nullptr;            // keeps the tokens; nullptr: there are none
   BlockingPool* tokens = nullptr;  // waits for the disk on which they are kept

@@ -2,9 +2,12 @@
 #include "controller/admin/log_files.h"
 
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <fstream>
+
+#include <fmt/format.h>
+
+#include "base/redact.h"
 
 namespace fairway {
 namespace {
@@ -12,49 +15,55 @@ namespace {
 // The most bytes that are read, from the end of a file.
 constexpr std::streamoff kMaxTail = 4 << 20;
 
-std::deque<std::string> Tail(const std::filesystem::path& path, size_t max_lines) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  std::deque<std::string> lines;
-  if (!in) return lines;
+}  // namespace
+
+LastLines LastLinesOf(std::string_view text, size_t max_lines, bool older) {
+  LastLines out;
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.empty()) return out;
+  while (out.lines.size() < max_lines) {
+    const size_t end = text.rfind('\n');
+    out.lines.emplace_back(text.substr(end + 1));  // npos + 1 is 0
+    if (end == std::string_view::npos) {
+      out.older = older;
+      break;
+    }
+    text = text.substr(0, end);
+  }
+  std::ranges::reverse(out.lines);
+  return out;
+}
+
+std::vector<std::string> ProcessesIn(const std::string& directory) {
+  std::vector<std::string> out;
+  if (directory.empty()) return out;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (entry.path().extension() == ".log") out.push_back(entry.path().stem().string());
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+std::string LogFileOf(const std::string& directory, const std::string& process) {
+  return fmt::format("{}/{}.log", directory, process);
+}
+
+LastLines ReadLog(const std::string& directory, const std::string& process, size_t max_lines) {
+  std::ifstream in(LogFileOf(directory, process), std::ios::binary | std::ios::ate);
+  if (!in) return {};
   const std::streamoff size = in.tellg();
   const std::streamoff begin = std::max<std::streamoff>(0, size - kMaxTail);
   in.seekg(begin);
-  std::string line;
-  if (begin > 0) std::getline(in, line);  // most likely the rest of a line
-  while (std::getline(in, line)) {
-    lines.push_back(line);
-    if (lines.size() > max_lines) lines.pop_front();
-  }
-  return lines;
-}
-
-}  // namespace
-
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(
-    const std::string& directory, const std::string& process, int max_lines) {
-  if (directory.empty()) {
-    return Error(absl::StatusCode::kFailedPrecondition,
-                 "the controller keeps no log files (it was started without --log-dir)");
-  }
-  std::vector<std::string> known;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    if (entry.path().extension() == ".log") known.push_back(entry.path().stem().string());
-  }
-  std::sort(known.begin(), known.end());
-  if (!process.empty() && std::find(known.begin(), known.end(), process) == known.end()) {
-    return Error(absl::StatusCode::kNotFound, "no process '{}'; there are: {}", process,
-                 fmt::join(known, ", "));
-  }
-  std::vector<std::pair<std::string, std::string>> out;
-  for (const std::string& name : known) {
-    if (!process.empty() && name != process) continue;
-    for (std::string& line :
-         Tail(directory + "/" + name + ".log", static_cast<size_t>(std::max(max_lines, 0)))) {
-      out.emplace_back(name, std::move(line));
-    }
-  }
-  return out;
+  std::string text(static_cast<size_t>(size - begin), '\0');
+  in.read(text.data(), size - begin);
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (begin > 0) text.erase(0, text.find('\n') + 1);  // most likely the rest of a line
+  // Secrets of several lines are found in what is left out, too; but that may be much.
+  const LastLines last = LastLinesOf(text, max_lines, begin > 0);
+  std::string shown;
+  for (const std::string& line : last.lines) shown.append(line).append("\n");
+  return LastLinesOf(WithoutSecrets(shown), max_lines, last.older);
 }
 
 }  // namespace fairway

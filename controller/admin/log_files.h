@@ -4,18 +4,30 @@
 #define FAIRWAY_CONTROLLER_ADMIN_LOG_FILES_H_
 
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
-
-#include "base/status.h"
 
 namespace fairway {
 
-// Returns (process, line), oldest first, at most `max_lines` of each process (empty `process`: of
-// all processes). Blocks on the disk. FAILED_PRECONDITION: no directory was configured. NOT_FOUND:
-// there is no such process; the text names the known ones.
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(
-    const std::string& directory, const std::string& process, int max_lines);
+// The last lines of a text.
+struct LastLines {
+  std::vector<std::string> lines;  // oldest first
+  bool older = false;              // as LastLinesOf says
+};
+
+// At most `max_lines` of them. `older`: there were lines before the text. If lines of the text are
+// left out, the result is not `older`: whoever wants them asks for more.
+LastLines LastLinesOf(std::string_view text, size_t max_lines, bool older);
+
+// The processes that have a file in the directory, in order; none if there is no directory. Blocks
+// on the disk.
+std::vector<std::string> ProcessesIn(const std::string& directory);
+
+std::string LogFileOf(const std::string& directory, const std::string& process);
+
+// Those of the file, of the last 4 MiB at most; without secrets. `process` is one of ProcessesIn.
+// Blocks on the disk.
+LastLines ReadLog(const std::string& directory, const std::string& process, size_t max_lines);
 
 }  // namespace fairway
 

@@ -82,6 +82,11 @@ class ControllerShell final : public ClusterActions,
                                               const std::string& reason) {
     return hub_->RestartExecutor(worker, reason);
   }
+  // As of WorkerHub.
+  std::set<std::string> Workers() const { return hub_->Workers(); }
+  void AskRecentLines(const std::string& worker, WorkerTailDone done) {
+    hub_->AskRecentLines(worker, std::move(done));
+  }
   // Ends all connections of a worker whose certificates were revoked. Its executor is lost.
   void EndWorker(const std::string& worker, const std::string& why);
   // Tells all workers to stop.

@@ -152,6 +152,9 @@ void WorkerHub::OnMessage(Peer& peer, v1::ToController& message, const Frame& fr
       if (!executor)
         return OnCompileResponse(peer, std::move(*message.mutable_compile_response()), code_crc);
       break;
+    case Kind::kRecentLines:
+      if (!executor) return OnRecentLines(peer, std::move(*message.mutable_recent_lines()));
+      break;
     case Kind::kLogAsk:
       if (executor) return OnLogAsk(peer, message.log_ask());
       break;
@@ -426,6 +429,7 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
   const auto it = supervisors_.find(peer.worker);
   if (it == supervisors_.end() || it->second->peer != peer.number) return;
   supervisors_.erase(it);
+  lines_.Gone(peer.worker);
   LoseIfAlone(peer.worker);
   std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> failed;
   for (auto c = compilations_.begin(); c != compilations_.end();) {

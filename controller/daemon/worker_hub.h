@@ -24,6 +24,7 @@
 #include "controller/daemon/link_traffic.h"
 #include "controller/daemon/loop_load.h"
 #include "controller/daemon/worker_hub_options.h"
+#include "controller/daemon/worker_lines.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
 #include "graph/callback.h"
@@ -96,6 +97,12 @@ class WorkerHub {
   // The spec of the latest registration. nullptr: never registered, or forgotten since.
   const ExecutorSpec* Spec(ExecutorId executor) const;
   std::set<std::string> Supervisors() const;
+  // Those and the workers of all executors that are not forgotten.
+  std::set<std::string> Workers() const;
+  // Gives the last lines that the worker's daemon has logged to `done`, once, perhaps within this
+  // call. An error has one line that names the worker. FAILED_PRECONDITION: it is not connected, or
+  // of an older version. ABORTED: it is silent, or went away.
+  void AskRecentLines(const std::string& worker, WorkerTailDone done);
   // Whether a worker of the island is connected, with its executor or without.
   bool HasWorker(const std::string& island) const;
   // Executors that have been silent for some seconds, and for how long.
@@ -211,6 +218,7 @@ class WorkerHub {
   void TellParents(Island& island);
   void OnCallback(Peer& peer, const v1::LinkCallback& message);
   void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
+  void OnRecentLines(const Peer& peer, v1::RecentLines lines);
   void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response,
                          std::optional<uint32_t> code_crc);
 
@@ -260,6 +268,7 @@ class WorkerHub {
   std::map<std::string, std::unique_ptr<RelayRecord>> relays_;  // connected ones, by worker
   uint64_t next_compilation_ = 1;
   std::map<uint64_t, Compilation> compilations_;
+  WorkerLines lines_;
   std::map<std::string, std::string> island_of_endpoint_;
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes_;
   std::map<std::string, std::unique_ptr<Island>> islands_;  // by name

@@ -174,6 +174,7 @@ void WorkerHub::Tick() {
       DeclareLost(*executor, executor->link_cause);
     }
   }
+  lines_.Tick(now);
   std::erase_if(pulse_cut_until_, [now](const auto& entry) { return entry.second <= now; });
   for (const auto& [name, island] : islands_) {
     island->links.SendAll(now, sent_);

@@ -79,6 +79,8 @@ def test_a_worker_of_the_version_before_has_the_same_dialogue_with_this_controll
             wait_for(controller.up, "the worker")
             described = type_command(controller.port, ["describe", "worker", "w0"]).stdout
             assert re.search(r"^link protocol: +13$", described, re.M), described
+            logs = type_command(controller.port, ["logs", "w0"])
+            assert logs.returncode == 1 and re.search(r"worker w0 \(.*\) speaks link protocol 13, .*: upgrade it", logs.stderr), logs
             make_calls_again(protocol, controller.port)
         finally:
             player.close()

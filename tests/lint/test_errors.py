@@ -12,6 +12,7 @@ CHOSEN = """
 controller/settings.cc worker/settings.cc worker/gpus.cc worker/main.cc identity/tls_flags.cc identity/plain_text.cc
 identity/tls_probe.cc identity/tls_identity.cc identity/database.cc identity/token_store.cc identity/gate.cc
 identity/issuer.cc base/settings_file.cc transport/connect.cc transport/frame.cc transport/link.cc
+controller/admin/log_stream.cc controller/daemon/worker_hub_lines.cc controller/daemon/worker_lines.cc
 controller/cluster/fleet.cc controller/cluster/registry.cc controller/cluster/cordons.cc controller/cluster/memory.cc
 client/cli/admin_client.cc client/cli/gateway.cc client/cli/up.cc client/cli/launcher.cc client/cli/identity.cc
 client/cli/diagnose.cc client/cli/log_files.cc client/cpp/credentials.cc

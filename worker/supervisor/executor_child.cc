@@ -43,8 +43,12 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 
 // State that the log-reading thread shares with the loop.
 struct Log {
+  explicit Log(std::shared_ptr<RecentLines> recent)
+      : tail(ExecutorChild::kLastLines, [recent = std::move(recent)](std::string_view line) {
+          if (recent != nullptr) recent->Add(line);
+        }) {}
   std::mutex mutex;
-  LogTail tail{ExecutorChild::kLastLines};
+  LogTail tail;
 };
 
 // Copies `fd` to our standard error until its end. Blocks, so it does not run in the loop.
@@ -67,6 +71,8 @@ void CopyLog(int fd, Log& log) {
     }
   }
   ::close(fd);
+  const std::lock_guard lock(log.mutex);
+  log.tail.End();
 }
 
 absl::StatusOr<pid_t> Start(const std::vector<std::string>& argv,
@@ -101,7 +107,8 @@ absl::StatusOr<pid_t> Start(const std::vector<std::string>& argv,
 }  // namespace
 
 struct ExecutorChild::State : std::enable_shared_from_this<State> {
-  explicit State(EventLoop& l) : loop(l), life(l.io_context()) {}
+  State(EventLoop& l, std::shared_ptr<RecentLines> lines)
+      : loop(l), life(l.io_context()), log(std::make_shared<Log>(std::move(lines))) {}
 
   // Reads the messages of the process about itself; end of file is the end of the process.
   void ReadLife() {
@@ -160,7 +167,7 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
 
   EventLoop& loop;
   boost::asio::local::stream_protocol::socket life;
-  std::shared_ptr<Log> log = std::make_shared<Log>();
+  std::shared_ptr<Log> log;
   ProcessEnd end;
   std::array<char, 4096> incoming;
   FrameBuffer frames;
@@ -174,7 +181,7 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
 
 absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(
     EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,
-    std::function<void(const v1::ExecutorStarted&)> on_start,
+    std::shared_ptr<RecentLines> lines, std::function<void(const v1::ExecutorStarted&)> on_start,
     std::function<void(ProcessEnd)> on_end) {
   int life[2];
   int log[2];
@@ -194,7 +201,7 @@ absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(
     ::close(log[0]);
     return pid.status();
   }
-  auto state = std::make_shared<State>(loop);
+  auto state = std::make_shared<State>(loop, std::move(lines));
   state->end.pid = *pid;
   state->on_start = std::move(on_start);
   state->on_end = std::move(on_end);

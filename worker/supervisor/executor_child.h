@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "async/event_loop.h"
+#include "base/recent_lines.h"
 #include "base/status.h"
 #include "fairway/v1/compiler.pb.h"
 #include "worker/supervisor/process_end.h"
@@ -29,10 +30,11 @@ class ExecutorChild {
 
   // Starts `argv` with the environment `env` ("NAME=value"). `on_end` comes once, in the loop, when
   // the process has been reaped and its log read; `on_start` comes with each ExecutorStarted.
+  // `lines` gets the lines of its log, unless it is nullptr.
   // UNAVAILABLE: it cannot be started.
   static absl::StatusOr<std::unique_ptr<ExecutorChild>> Spawn(
       EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,
-      std::function<void(const v1::ExecutorStarted&)> on_start,
+      std::shared_ptr<RecentLines> lines, std::function<void(const v1::ExecutorStarted&)> on_start,
       std::function<void(ProcessEnd)> on_end);
   // Kills the process if it still runs; then `on_end` does not come.
   ~ExecutorChild();

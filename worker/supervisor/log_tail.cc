@@ -16,7 +16,12 @@ void LogTail::Append(std::string_view text) {
   }
 }
 
+void LogTail::End() {
+  if (!open_.empty()) EndLine();
+}
+
 void LogTail::EndLine() {
+  if (on_line_) on_line_(open_);
   lines_.push_back(std::exchange(open_, {}));
   if (lines_.size() > limit_) lines_.pop_front();
 }

@@ -23,6 +23,19 @@ TEST(LogTail, KeepsTheLastLinesHoweverTheyArrive) {
   EXPECT_THAT(tail.Lines(), ElementsAre("four", "open", ""));
 }
 
+TEST(LogTail, TellsOfEachLineOnceWhenItHasEnded) {
+  std::vector<std::string> told;
+  LogTail tail(2, [&](std::string_view line) { told.emplace_back(line); });
+  tail.Append("one\ntw");
+  EXPECT_THAT(told, ElementsAre("one"));
+  tail.Append("o\n\nopen");
+  EXPECT_THAT(told, ElementsAre("one", "two", ""));
+  tail.End();
+  tail.End();
+  EXPECT_THAT(told, ElementsAre("one", "two", "", "open"));
+  EXPECT_THAT(tail.Lines(), ElementsAre("", "open"));
+}
+
 TEST(LogTail, CutsLongLines) {
   LogTail tail(2);
   for (int i = 0; i < 10; ++i) tail.Append(std::string(1000, 'x'));

@@ -12,6 +12,7 @@
 #include "base/crc32c.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/redact.h"
 #include "wire/link_codec.h"
 #include "worker/process/exit_codes.h"
 
@@ -97,7 +98,7 @@ void Supervisor::Exit(int code, std::string why) {
 void Supervisor::StartExecutor() {
   if (stopping_ || exit_code_.has_value()) return;
   auto child = ExecutorChild::Spawn(
-      loop_, config_.executor_argv, config_.child_env,
+      loop_, config_.executor_argv, config_.child_env, config_.lines,
       [this](const v1::ExecutorStarted& started) { OnExecutorStarted(started); },
       [this](ProcessEnd end) { OnExecutorEnd(end); });
   if (!child.ok()) {
@@ -187,7 +188,7 @@ void Supervisor::StartRelay() {
     relay_pause_ = std::min(2 * relay_pause_, kMostRelayPause);
   };
   auto child = ExecutorChild::Spawn(
-      loop_, config_.relay_argv, config_.child_env, nullptr,
+      loop_, config_.relay_argv, config_.child_env, config_.lines, nullptr,
       [this, again, since = std::chrono::steady_clock::now()](const ProcessEnd& end) {
         // Posted, because this is a callback of the child.
         loop_.Post("relay gone", [gone = std::shared_ptr<ExecutorChild>(std::move(relay_))] {});
@@ -232,6 +233,8 @@ void Supervisor::OnMessage(v1::FromController message) {
       return OnCompile(std::move(*message.mutable_compile_request()));
     case v1::FromController::kKillExecutor:
       return OnKill(message.kill_executor());
+    case v1::FromController::kAskRecentLines:
+      return OnAskRecentLines(message.ask_recent_lines());
     case v1::FromController::kStopWorker:
       return Drain("the controller says so: " + message.stop_worker().reason(),
                    milliseconds(std::clamp<int64_t>(message.stop_worker().drain_ms(), 0, 3600000)));
@@ -269,6 +272,31 @@ void Supervisor::OnKill(const v1::KillExecutor& kill) {
   spdlog::log(kill.asked() ? spdlog::level::info : spdlog::level::warn,
               "killing the executor (pid {}): {}", executor_->pid(), kill.reason());
   executor_->Signal(SIGKILL);
+}
+
+void Supervisor::OnAskRecentLines(const v1::AskRecentLines& ask) {
+  lines_asked_ = {link_.connection(), ask.id()};
+  if (std::exchange(preparing_lines_, true)) return;
+  // On another thread: leaving secrets out of so much text takes longer than a turn of the loop.
+  redaction_.Run([this, lines = config_.lines] {
+    const RecentLines::Tail tail = lines->Get();
+    v1::ToController message;
+    message.mutable_recent_lines()->set_older(tail.older);
+    std::string text = WithoutSecrets(tail.text);
+    // What it says instead of secrets may be longer than they were.
+    if (text.size() > RecentLines::kBytes) {
+      const size_t end = text.find('\n', text.size() - RecentLines::kBytes);
+      text.erase(0, end == std::string::npos ? text.size() : end + 1);
+      message.mutable_recent_lines()->set_older(true);
+    }
+    message.mutable_recent_lines()->set_text(std::move(text));
+    loop_.Post("recent lines", [this, message = std::move(message)]() mutable {
+      preparing_lines_ = false;
+      if (lines_asked_.first != link_.connection()) return;
+      message.mutable_recent_lines()->set_id(lines_asked_.second);
+      link_.Send(message);
+    });
+  });
 }
 
 void Supervisor::OnCompile(v1::LinkCompileRequest request) {

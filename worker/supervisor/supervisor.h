@@ -11,11 +11,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "async/service_manager.h"
 #include "base/ids.h"
+#include "base/recent_lines.h"
 #include "fairway/v1/link.pb.h"
 #include "worker/compiler/compile_pool.h"
 #include "worker/process/controller_link.h"
@@ -39,6 +42,8 @@ struct SupervisorConfig {
   std::chrono::milliseconds drain_limit{10000};
   ExecutorAccount::Options restarts;
   std::chrono::milliseconds compile_limit{600000};
+  // What this process logs; its children's lines are added. The controller may ask for them.
+  std::shared_ptr<RecentLines> lines = std::make_shared<RecentLines>();
 };
 
 // Owned by main. Loop-confined; made before Run.
@@ -75,6 +80,7 @@ class Supervisor {
   void OnRegistered(const v1::WorkerRegistered& registered);
   void OnCompile(v1::LinkCompileRequest request);
   void OnKill(const v1::KillExecutor& kill);
+  void OnAskRecentLines(const v1::AskRecentLines& ask);
   void SendDeaths();
   void Exit(int code, std::string why);
 
@@ -95,6 +101,12 @@ class Supervisor {
   Pulse pulse_;  // runs while this worker is registered
   bool registered_ = false;
   std::unique_ptr<CertificateRenewal> renewal_;  // nullptr: without TLS
+
+  // The latest question for the lines: its connection and number. What is being prepared answers
+  // it, whichever question began that.
+  std::pair<uint64_t, uint64_t> lines_asked_;
+  bool preparing_lines_ = false;
+  BlockingPool redaction_{"fairway-lines", 1};
 
   bool stopping_ = false;
   std::optional<int> exit_code_;

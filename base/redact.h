@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef FAIRWAY_CLIENT_CLI_REDACT_H_
-#define FAIRWAY_CLIENT_CLI_REDACT_H_
+// What daemons and commands show of logs and settings has passed through this.
+#ifndef FAIRWAY_BASE_REDACT_H_
+#define FAIRWAY_BASE_REDACT_H_
 
 #include <string>
 #include <string_view>
@@ -16,4 +17,4 @@ std::string WithoutSecrets(std::string_view text);
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CLIENT_CLI_REDACT_H_
+#endif  // FAIRWAY_BASE_REDACT_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/cli/redact.h"
+#include "base/redact.h"
 
 #include <initializer_list>
 #include <string>
