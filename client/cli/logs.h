@@ -34,8 +34,8 @@ class LogsPrinter {
   Json processes_ = Json::array();
 };
 
-// With which `fairway logs` ends if of some process nothing could be had, and the others' lines were
-// printed.
+// With which `fairway logs` ends if of some process nothing could be had, and the others' lines
+// were printed.
 inline constexpr int kExitSomeLogs = 4;
 
 int RunLogs(int argc, const char* const* argv);
