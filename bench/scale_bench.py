@@ -48,7 +48,6 @@ def rows_of(name, samples):
         of("controller's CPU, a gang and host",
            lambda s: (s["at_parity"]["code_us"] + s["at_parity"]["sockets_us"]) / s["hosts"], "us"),
         of("host's code, a gang", per_gang("host_us"), "us"),
-        of("busiest relay, a gang", per_gang("relay_us"), "us"),
         of("bytes to a host, a gang", lambda s: s["at_parity"]["bytes_out"] / s["hosts"], "bytes"),
         of("memory of a host", lambda s: s["memory"]["host"], "bytes"),
         of("memory of an array", lambda s: s["memory"]["array"], "bytes"),
@@ -58,6 +57,8 @@ def rows_of(name, samples):
         of("bytes to and from the client, a run", lambda s: s["program"]["client_bytes"], "bytes"),
         of("bytes to a host, a run", lambda s: s["program"]["bytes_per_host"], "bytes"),
     ]
+    if samples[0]["at_parity"]["relays"]:
+        rows.append(of("busiest relay, a gang", per_gang("relay_us"), "us"))
     return rows
 
 

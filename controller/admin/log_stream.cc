@@ -119,7 +119,9 @@ void LogStream::FindProcesses(std::set<std::string> workers) {
                                                       : From::kWorker});
   }
   // The controller's are there at once, so a client hears something while workers are asked.
-  std::ranges::stable_partition(processes_, [](const Process& p) { return p.name == kController; });
+  // clang 14 does not take std::ranges::stable_partition.
+  std::stable_partition(processes_.begin(), processes_.end(),
+                        [](const Process& p) { return p.name == kController; });
   NextProcess();
 }
 
