@@ -233,7 +233,11 @@ void TestClient(const std::vector<Record>& records) {
   const auto pulled = std::make_shared<std::atomic<uint64_t>>(0);
   bool ended = false;
   auto stream = std::make_shared<data::ClientStream>(
-      Adopt(io, pair.theirs), "peer", pulled, BlockPool::Make(1 << 20), [&] { ended = true; });
+      Adopt(io, pair.theirs), "peer", pulled, BlockPool::Make(1 << 20),
+      [&](std::vector<data::PendingPull> unheard, const absl::Status& why) {
+        ended = true;
+        for (data::PendingPull& pull : unheard) pull.done(why);
+      });
   stream->Start();
   size_t begun = 0, done = 0;
   std::string rest;
