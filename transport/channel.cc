@@ -114,12 +114,6 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     std::exchange(done_, nullptr)(Channel(std::move(stream_), *std::move(peer), std::move(stands)));
   }
 
-  static bool IsClosing(const error_code& error) {
-    return error == boost::asio::error::eof || error == boost::asio::error::connection_reset ||
-           error == boost::asio::error::broken_pipe ||
-           error == boost::asio::ssl::error::stream_truncated;
-  }
-
   bool HeardNothing() const { return BIO_number_read(SSL_get_rbio(stream_->native_handle())) == 0; }
 
   static std::string TextOf(const error_code& error) {
@@ -152,6 +146,12 @@ bool IsLook(const absl::Status& status) {
 }
 
 }  // namespace
+
+bool IsClosing(const error_code& error) {
+  return error == boost::asio::error::eof || error == boost::asio::error::connection_reset ||
+         error == boost::asio::error::broken_pipe ||
+         error == boost::asio::ssl::error::stream_truncated;
+}
 
 // Those of one port. Shared with the handlers of its handshakes.
 struct Handshakes::State {

@@ -98,6 +98,9 @@ class Channel {
 
 using TlsSide = TlsStream::Side;
 
+// Whether the other end has closed the connection, with a word or without.
+bool IsClosing(const boost::system::error_code& error);
+
 // A payload of Secure's errors: the other end has closed the connection. It may have no room now.
 inline constexpr char kClosedInHandshake[] = "fairway/closed-in-handshake";
 

@@ -17,6 +17,7 @@
 #include <boost/asio/ssl/error.hpp>
 
 #include "base/crc32c.h"
+#include "transport/channel.h"
 
 namespace fairway {
 namespace {
@@ -24,12 +25,6 @@ namespace {
 using boost::system::error_code;
 
 constexpr std::chrono::seconds kLinger{2};
-
-bool IsClosing(const error_code& error) {
-  return error == boost::asio::error::eof || error == boost::asio::error::connection_reset ||
-         error == boost::asio::error::broken_pipe ||
-         error == boost::asio::ssl::error::stream_truncated;
-}
 
 // In TLS 1.3 a client has shaken hands before the server has looked at its certificate.
 std::string ReadFault(const error_code& error) {
