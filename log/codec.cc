@@ -2,6 +2,7 @@
 #include "log/codec.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "log/varint.h"
@@ -11,6 +12,12 @@ namespace {
 
 constexpr int kKindBits = 4;
 constexpr size_t kLeastRangeBytes = 2;
+
+uint64_t WireOf(LogSpan span) { return uint64_t{span.first} << 1 | (span.is_one() ? 0 : 1); }
+
+uint64_t WireOfKind(const EntryHeader& header) {
+  return static_cast<uint64_t>(header.kind) | uint64_t{header.flags} << kKindBits;
+}
 
 void PutRanges(const LogRanges& ranges, std::string* out) {
   PutVarint(ranges.size(), out);
@@ -52,6 +59,18 @@ absl::StatusOr<uint64_t> TakeVersion(VarintReader& in) {
   return version;
 }
 
+absl::StatusOr<LogSpan> TakeSpan(VarintReader& in) {
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t begin, in.Take("the executor of an entry"));
+  if (begin >> 33 != 0) return InvalidArgument("executor {}, expected less than 2^32", begin >> 1);
+  const auto first = static_cast<ExecutorIndex>(begin >> 1);
+  if ((begin & 1) == 0) return LogSpan::One(first);
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t more, in.Take("the number of executors of an entry"));
+  const ExecutorIndex most = std::numeric_limits<ExecutorIndex>::max() - first;
+  if (more == 0 || more > most)
+    return InvalidArgument("{} executors after executor {}, expected 1 to {}", more, first, most);
+  return LogSpan{first, first + static_cast<ExecutorIndex>(more)};
+}
+
 absl::StatusOr<LogFrame::Received> TakeEntry(VarintReader& in, LogNumber previous) {
   LogFrame::Received out;
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t delta, in.Take("the number of an entry"));
@@ -59,8 +78,7 @@ absl::StatusOr<LogFrame::Received> TakeEntry(VarintReader& in, LogNumber previou
     return InvalidArgument("an entry {} after number {}, expected 1 to {}", delta, previous,
                            kMaxLogNumber - previous);
   out.header.number = previous + delta;
-  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t set, in.Take("the set of an entry"));
-  FAIRWAY_ASSIGN_OR_RETURN(out.header.set, LogSetId::FromWire(set));
+  FAIRWAY_ASSIGN_OR_RETURN(out.header.span, TakeSpan(in));
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t what, in.Take("the kind of an entry"));
   const uint64_t kind = what & ((1 << kKindBits) - 1);
   if (kind == 0 || kind > kMaxEntryKind)
@@ -74,8 +92,7 @@ absl::StatusOr<LogFrame::Received> TakeEntry(VarintReader& in, LogNumber previou
   if (size > in.left())
     return InvalidArgument("a body of {} bytes, expected at most the {} that are left", size,
                            in.left());
-  FAIRWAY_RETURN_IF_ERROR(
-      CheckEntry(out.header.kind, out.header.set, out.header.flags, static_cast<size_t>(size)));
+  FAIRWAY_RETURN_IF_ERROR(CheckEntry(out.header.kind, out.header.flags, static_cast<size_t>(size)));
   out.body = in.TakeBytes(static_cast<size_t>(size));
   return out;
 }
@@ -88,15 +105,19 @@ LogFrameWriter::LogFrameWriter(uint64_t version, const LogRanges& concluded) {
 }
 
 size_t LogFrameWriter::BytesWith(const EntryHeader& header, size_t body_bytes) const {
-  return bytes_.size() + VarintBytes(header.number - previous_) + VarintBytes(header.set.wire()) +
-         1 + VarintBytes(body_bytes) + body_bytes;
+  const size_t span =
+      VarintBytes(WireOf(header.span)) +
+      (header.span.is_one() ? 0 : VarintBytes(header.span.last - header.span.first));
+  return bytes_.size() + VarintBytes(header.number - previous_) + span +
+         VarintBytes(WireOfKind(header)) + VarintBytes(body_bytes) + body_bytes;
 }
 
 void LogFrameWriter::Add(const EntryHeader& header, std::string_view body, size_t more) {
-  char numbers[4 * kMaxVarintBytes];
+  char numbers[5 * kMaxVarintBytes];
   char* end = PutVarint(header.number - previous_, numbers);
-  end = PutVarint(header.set.wire(), end);
-  end = PutVarint(static_cast<uint64_t>(header.kind) | uint64_t{header.flags} << kKindBits, end);
+  end = PutVarint(WireOf(header.span), end);
+  if (!header.span.is_one()) end = PutVarint(header.span.last - header.span.first, end);
+  end = PutVarint(WireOfKind(header), end);
   end = PutVarint(body.size() + more, end);
   bytes_.append(numbers, end).append(body);
   previous_ = header.number;

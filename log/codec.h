@@ -6,7 +6,8 @@
 //
 //   frame   version, count, ranges {first minus the last before (0 at the beginning), last minus
 //           first}, then entries to its end {number minus the number before (0 at the beginning),
-//           set, kind + 16 * flags, bytes of the body, the body}
+//           2 * first executor + 1 if there are several, if so the last minus the first, kind +
+//           16 * flags, bytes of the body, the body}
 //   report  version, applied, count, ranges
 #ifndef FAIRWAY_LOG_CODEC_H_
 #define FAIRWAY_LOG_CODEC_H_

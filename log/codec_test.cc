@@ -33,16 +33,16 @@ std::string ReportError(const std::string& bytes) {
 
 TEST(LogCodecTest, AFrameHasTheBytesOfTheDocument) {
   LogFrameWriter writer(3, {{1, 5}, {8, 8}});
-  const EntryHeader command{300, LogSetId::One(4), EntryKind::kCommand, kNeverWaits};
+  const EntryHeader command{300, LogSpan::One(4), EntryKind::kCommand, kNeverWaits};
   EXPECT_EQ(writer.BytesWith(command, 2), 6u + 5 + 2);
   writer.Add(command, "ab");
-  writer.Add({301, LogSetId::Defined(2), EntryKind::kRun, 0}, "");
+  writer.Add({301, LogSpan{2, 300}, EntryKind::kRun, kEndsLater}, "");
   const std::string bytes = writer.Take();
   EXPECT_EQ(bytes, std::string("\x03\x02\x01\x04\x03\x00"
                                "\xac\x02\x08\x21\x02"
                                "ab"
-                               "\x01\x05\x05\x00",
-                               17));
+                               "\x01\x05\xaa\x02\x85\x01\x00",
+                               20));
   const auto frame = DecodeLogFrame(bytes);
   ASSERT_TRUE(frame.ok()) << frame.status();
   EXPECT_EQ(frame->version, 3u);
@@ -50,8 +50,8 @@ TEST(LogCodecTest, AFrameHasTheBytesOfTheDocument) {
   ASSERT_EQ(frame->entries.size(), 2u);
   EXPECT_EQ(frame->entries[0].header, command);
   EXPECT_EQ(frame->entries[0].body, "ab");
-  EXPECT_EQ(frame->entries[1].header.set.index(), 2u);
-  EXPECT_FALSE(frame->entries[1].header.set.is_one());
+  EXPECT_EQ(frame->entries[1].header.span, (LogSpan{2, 300}));
+  EXPECT_EQ(frame->entries[1].header.flags, kEndsLater);
 }
 
 TEST(LogCodecTest, AReportIsTheSameAfterItsBytes) {
@@ -71,7 +71,7 @@ TEST(LogCodecTest, EveryCutOfAReportAndOfAFrameWithinAnEntryIsRefused) {
     EXPECT_NE(ReportError(report.substr(0, size)), "") << size;
   EXPECT_EQ(ReportError(report + "x"), "1 bytes after a report, expected none");
   LogFrameWriter writer(3, {{1, 5}});
-  writer.Add({9, LogSetId::One(4), EntryKind::kCommand, 0}, "abc");
+  writer.Add({9, LogSpan::One(4), EntryKind::kCommand, 0}, "abc");
   const std::string frame = writer.Take();
   for (size_t size = 0; size < frame.size(); ++size) {
     const bool whole = size == 4;  // a frame without entries
@@ -109,21 +109,25 @@ TEST(LogCodecTest, CountsAndLengthsAreNotBelieved) {
   for (size_t i = 0; i <= kMaxFrameRanges; ++i) many += Bytes({2, 0});
   EXPECT_NE(FrameError(many), "");
   many = Bytes({1, 0});
-  for (size_t i = 0; i < kMaxFrameEntries; ++i) many += Bytes({1, 1, 5, 0});
+  for (size_t i = 0; i < kMaxFrameEntries; ++i) many += Bytes({1, 2, 5, 0});
   EXPECT_EQ(FrameError(many), "");
-  EXPECT_EQ(FrameError(many + Bytes({1, 1, 5, 0})),
+  EXPECT_EQ(FrameError(many + Bytes({1, 2, 5, 0})),
             "4 bytes after 65536 entries, expected the end of the frame");
   EXPECT_NE(ReportError(std::string(kMaxLogReportBytes + 1, 1)), "");
 }
 
-TEST(LogCodecTest, KindsFlagsSetsAndSizesAreChecked) {
+TEST(LogCodecTest, KindsFlagsExecutorsAndSizesAreChecked) {
   EXPECT_EQ(FrameError(Bytes({1, 0, 5, 0, 0, 0})), "an entry of kind 0, expected 1 to 11");
   EXPECT_EQ(FrameError(Bytes({1, 0, 5, 0, 12, 0})), "an entry of kind 12, expected 1 to 11");
-  EXPECT_EQ(FrameError(Bytes({1, 0, 5, 0, 1 + 16 * 8, 0})),
-            "an entry with flags 8, expected at most 7");
-  EXPECT_NE(FrameError(Bytes({1, 0, 5, uint64_t{1} << 33, 5, 0})), "");
-  EXPECT_EQ(FrameError(Bytes({1, 0, 5, 2 * 7 + 1, 1, 0})),
-            "a COMMAND for set 7, expected one for a single executor");
+  EXPECT_EQ(FrameError(Bytes({1, 0, 5, 0, 1 + 16 * 16, 0})),
+            "an entry with flags 16, expected at most 15");
+  EXPECT_EQ(FrameError(Bytes({1, 0, 5, uint64_t{1} << 33, 5, 0})),
+            "executor 4294967296, expected less than 2^32");
+  EXPECT_EQ(FrameError(Bytes({1, 0, 5, 2 * 7 + 1, 0, 1, 0})),
+            "0 executors after executor 7, expected 1 to 4294967288");
+  EXPECT_EQ(FrameError(Bytes({1, 0, 5, (uint64_t{1} << 33) - 3, 2, 1, 0})),
+            "2 executors after executor 4294967294, expected 1 to 1");
+  EXPECT_EQ(FrameError(Bytes({1, 0, 5, (uint64_t{1} << 33) - 3, 1, 1, 0})), "");
   EXPECT_EQ(FrameError(Bytes({1, 0, 5, 0, 5 + 16 * kBulkEntry, 0})),
             "a RUN in bulk, expected only COMMAND to be");
   const std::string large(kMaxEntryBytes + 1, 'x');

@@ -3,12 +3,6 @@
 
 namespace fairway {
 
-absl::StatusOr<LogSetId> LogSetId::FromWire(uint64_t value) {
-  if (value >> 33 != 0)
-    return InvalidArgument("a set of executors {}, expected less than 2^33", value);
-  return LogSetId(value);
-}
-
 std::string_view Name(EntryKind kind) {
   switch (kind) {
     case EntryKind::kCommand:
@@ -37,18 +31,13 @@ std::string_view Name(EntryKind kind) {
   return "?";
 }
 
-absl::Status CheckEntry(EntryKind kind, LogSetId set, uint8_t flags, size_t body_bytes) {
+absl::Status CheckEntry(EntryKind kind, uint8_t flags, size_t body_bytes) {
   if ((flags & ~kAllEntryFlags) != 0)
     return InvalidArgument("an entry with flags {}, expected at most {}", flags,
                            static_cast<int>(kAllEntryFlags));
   const bool bulk = (flags & kBulkEntry) != 0;
-  if (kind == EntryKind::kCommand) {
-    if (!set.is_one())
-      return InvalidArgument("a COMMAND for set {}, expected one for a single executor",
-                             set.index());
-  } else if (bulk) {
+  if (bulk && kind != EntryKind::kCommand)
     return InvalidArgument("a {} in bulk, expected only COMMAND to be", Name(kind));
-  }
   const size_t most = bulk ? kMaxBulkBytes : kMaxEntryBytes;
   if (body_bytes > most)
     return InvalidArgument("a {} of {} bytes, expected at most {}", Name(kind), body_bytes, most);

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/ids.h"
 #include "base/memory_budget.h"
@@ -27,34 +28,31 @@
 
 namespace fairway {
 
-// Identifies an executor and its successors in their island's log. It is small, because sets have a
-// bit for each index (log/index_set.h): the controller uses the number of the ExecutorId.
+// Identifies an executor and its successors in their island's log: the number of the ExecutorId.
 using ExecutorIndex = uint32_t;
 
-// The executors that an entry concerns: one of them, or a set that was defined (log/tree.h).
-class LogSetId {
- public:
-  LogSetId() = default;  // of executor 0 alone
-  static LogSetId One(ExecutorIndex executor) { return LogSetId(uint64_t{executor} << 1); }
-  static LogSetId Defined(uint32_t index) { return LogSetId(uint64_t{index} << 1 | 1); }
-  // From its form in a header. INVALID_ARGUMENT: more than 33 bits.
-  static absl::StatusOr<LogSetId> FromWire(uint64_t value);
+// The executors that an entry concerns: those of the island from `first` to `last` that lived in
+// the version of the tree in which it was appended. Whoever joins later is concerned by nothing
+// old.
+struct LogSpan {
+  ExecutorIndex first = 0;
+  ExecutorIndex last = 0;  // invariant: first <= last
 
-  bool is_one() const { return (value_ & 1) == 0; }
-  uint32_t index() const { return static_cast<uint32_t>(value_ >> 1); }  // of executor or set
-  uint64_t wire() const { return value_; }
-  friend auto operator<=>(LogSetId, LogSetId) = default;
-
- private:
-  explicit LogSetId(uint64_t value) : value_(value) {}
-  uint64_t value_ = 0;
+  static LogSpan One(ExecutorIndex executor) { return {executor, executor}; }
+  bool is_one() const { return first == last; }
+  bool Contains(ExecutorIndex executor) const { return first <= executor && executor <= last; }
+  friend auto operator<=>(const LogSpan&, const LogSpan&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const LogSpan& span) {
+    return H::combine(std::move(h), span.first, span.last);
+  }
 };
 
 // What the body is. Only kCommand has a body yet; the other numbers are reserved.
 enum class EntryKind : uint8_t {
-  kCommand = 1,  // an encoded v1.Command for one executor
+  kCommand = 1,  // an encoded v1.Command, the same for all
   kRoster = 2,   // executors: index, incarnation, devices
-  kPlace = 3,    // devices, by an index; its header defines the set of their executors
+  kPlace = 3,    // devices, by an index
   kCode = 4,     // compiled code, by an index
   kRun = 5,      // a launch
   kPut = 6,      // a small upload
@@ -72,25 +70,26 @@ enum EntryFlags : uint8_t {
   kBulkEntry = 1,   // a COMMAND longer than other entries may be: up to kMaxBulkBytes
   kNeverWaits = 2,  // appended above all limits, as what makes room must be
   kMayLinger = 4,   // lets the executor begin nothing: needs no frame of its own
-  kAllEntryFlags = 7
+  kEndsLater = 8,   // ends when its work has ended, and somebody waits for that; else when it comes
+  kAllEntryFlags = 15
 };
 
 inline constexpr size_t kMaxEntryBytes = 256 << 10;  // of a body
 inline constexpr size_t kMaxLogFrameBytes = kMaxFrameBytes;
 inline constexpr size_t kMaxBulkBytes = kMaxLogFrameBytes - (1 << 20);
-// Most bytes of a header: 10 for number, 5 for set, 1 for kind and flags, 5 for length.
-inline constexpr size_t kMaxEntryHeaderBytes = 21;
+// Most bytes of a header: 10 for number, 10 for span, 2 for kind and flags, 5 for length.
+inline constexpr size_t kMaxEntryHeaderBytes = 27;
 
 struct EntryHeader {
   LogNumber number = 0;
-  LogSetId set;
+  LogSpan span;
   EntryKind kind = EntryKind::kCommand;
   uint8_t flags = 0;
   friend bool operator==(const EntryHeader&, const EntryHeader&) = default;
 };
 
-// INVALID_ARGUMENT: unknown flags, a COMMAND for a set, another kind in bulk, or a body too long.
-absl::Status CheckEntry(EntryKind kind, LogSetId set, uint8_t flags, size_t body_bytes);
+// INVALID_ARGUMENT: unknown flags, another kind than COMMAND in bulk, or a body too long.
+absl::Status CheckEntry(EntryKind kind, uint8_t flags, size_t body_bytes);
 
 // An entry as the controller keeps it until it is concluded (R2). Immutable: the log and the
 // outboxes of all children share it, so its body is encoded once.

@@ -33,9 +33,9 @@ absl::StatusOr<std::vector<LogFrame::Received>> LogFollower::Take(const LogFrame
   }
   for (const LogFrame::Received& entry : frame.entries) {
     const EntryHeader& header = entry.header;
-    if (self_.has_value() && header.set.is_one() && header.set.index() != *self_)
-      return InvalidArgument("entry {} is for executor {}, expected {}", header.number,
-                             header.set.index(), *self_);
+    if (self_.has_value() && !header.span.Contains(*self_))
+      return InvalidArgument("entry {} is for executors {} to {}, expected {} among them",
+                             header.number, header.span.first, header.span.last, *self_);
     if (header.number > applied_ || Planted(LogMistake::kReplayRunsAgain)) fresh.push_back(entry);
   }
   if (frame.version > version_) {

@@ -13,7 +13,7 @@ using Numbers = std::vector<LogNumber>;
 LogFrame Frame(uint64_t version, Numbers numbers, LogRanges concluded = {}) {
   LogFrame frame{version, std::move(concluded), {}};
   for (const LogNumber n : numbers)
-    frame.entries.push_back({{n, LogSetId::One(3), EntryKind::kCommand, 0}, "b"});
+    frame.entries.push_back({{n, LogSpan::One(3), EntryKind::kCommand, 0}, "b"});
   return frame;
 }
 
@@ -100,7 +100,7 @@ TEST(LogFollowerTest, WhatRunsHereIsNotConcluded) {
 TEST(LogFollowerTest, EntriesOfOthersAndEndsOfWhatDoesNotRunAreRefused) {
   LogFollower follower(4);
   const auto taken = follower.Take(Frame(1, {1}));
-  EXPECT_EQ(Text(taken.status()), "entry 1 is for executor 3, expected 4");
+  EXPECT_EQ(Text(taken.status()), "entry 1 is for executors 3 to 3, expected 4 among them");
   EXPECT_EQ(follower.applied(), 0u);
   EXPECT_EQ(follower.Ended(1).code(), absl::StatusCode::kFailedPrecondition);
   LogFollower relay(std::nullopt);

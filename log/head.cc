@@ -9,10 +9,6 @@
 
 namespace fairway {
 
-absl::Status LogHead::DefineSet(uint32_t index, IndexSet members) {
-  return sets_.Define(index, std::move(members));
-}
-
 absl::Status LogHead::Begin(std::vector<LogChild> children) {
   for (const LogChild& child : children) {
     for (const LogMember& member : child.live) {
@@ -27,7 +23,7 @@ absl::Status LogHead::Begin(std::vector<LogChild> children) {
   merger_.Begin(tree_.version(), tree_.children());
   outboxes_.assign(tree_.children(), LogOutbox(tree_.version()));
   for (const auto& [number, entry] : log_.open()) {
-    IndexSet concerned = tree_.Concerned(sets_, entry->header.set, number);
+    IndexSet concerned = tree_.Concerned(entry->header.span, number);
     concerned.ForEach([&, &ref = entry](uint32_t child) { outboxes_[child].Append(ref); });
     merger_.Append(number, std::move(concerned));
   }
@@ -39,8 +35,8 @@ absl::Status LogHead::Begin(std::vector<LogChild> children) {
   return absl::OkStatus();
 }
 
-absl::Status LogHead::Room(SessionId session, LogSetId set, uint8_t flags, size_t body_bytes) {
-  return Room(tree_.Concerned(sets_, set, log_.last() + 1), session, flags, body_bytes);
+absl::Status LogHead::Room(SessionId session, LogSpan span, uint8_t flags, size_t body_bytes) {
+  return Room(tree_.Concerned(span, log_.last() + 1), session, flags, body_bytes);
 }
 
 absl::Status LogHead::Room(const IndexSet& concerned, SessionId session, uint8_t flags,
@@ -60,12 +56,12 @@ absl::Status LogHead::Room(const IndexSet& concerned, SessionId session, uint8_t
 }
 
 absl::StatusOr<LogNumber> LogHead::Append(NewLogEntry&& entry) {
-  IndexSet concerned = tree_.Concerned(sets_, entry.set, log_.last() + 1);
+  IndexSet concerned = tree_.Concerned(entry.span, log_.last() + 1);
   if (concerned.empty())
     return Error(absl::StatusCode::kFailedPrecondition,
-                 "{} {} of version {} is not there, so a {} for it cannot be appended",
-                 entry.set.is_one() ? "executor" : "set", entry.set.index(), tree_.version(),
-                 Name(entry.kind));
+                 "of executors {} to {} none is there in version {}, so a {} for them cannot be "
+                 "appended",
+                 entry.span.first, entry.span.last, tree_.version(), Name(entry.kind));
   FAIRWAY_RETURN_IF_ERROR(Room(concerned, entry.session, entry.flags, entry.body_bytes()));
   FAIRWAY_ASSIGN_OR_RETURN(const EntryRef ref, log_.Append(std::move(entry)));
   if (Planted(LogMistake::kAbsentChildEnded)) {
@@ -117,17 +113,11 @@ void LogHead::Settle() {
     const auto entry = log_.Conclude(number);
     if (!entry.ok()) continue;  // never: the merger names each entry of the log once
     CountOpen(**entry, false);
-    const LogSetId set = (*entry)->header.set;
-    tree_.Concerned(sets_, set, number).ForEach([&](uint32_t child) {
+    const LogSpan span = (*entry)->header.span;
+    tree_.Concerned(span, number).ForEach([&](uint32_t child) {
       outboxes_[child].Conclude(number);
     });
-    if (limits_.floors) {
-      if (set.is_one()) {
-        Raise(set.index(), number);
-      } else {
-        sets_.Find(set.index())->ForEach([&](ExecutorIndex executor) { Raise(executor, number); });
-      }
-    }
+    if (limits_.floors) RaiseFloor(span, number);
     concluded_.push_back(number);
   }
 }
@@ -137,15 +127,34 @@ void LogHead::Raise(ExecutorIndex executor, LogNumber number) {
   floor = std::max(floor, number);
 }
 
+void LogHead::RaiseFloor(LogSpan span, LogNumber number) {
+  if (span.is_one()) return Raise(span.first, number);
+  const auto known = std::ranges::find(span_floors_, span, &SpanFloor::span);
+  if (known != span_floors_.end()) {
+    known->number = std::max(known->number, number);
+    return;
+  }
+  if (span_floors_.size() == kSpanFloors) {
+    const SpanFloor oldest = span_floors_.front();
+    span_floors_.erase(span_floors_.begin());
+    tree_.ForEach(oldest.span, oldest.number,
+                  [&](ExecutorIndex executor, uint32_t) { Raise(executor, oldest.number); });
+  }
+  span_floors_.push_back({span, number});
+}
+
 LogNumber LogHead::floor(ExecutorIndex executor) const {
   const auto it = floors_.find(executor);
-  if (it == floors_.end()) return 0;
-  return tree_.Concerns(executor, it->second) || Planted(Bug::kFloorOfPredecessor) ? it->second : 0;
+  LogNumber floor = it == floors_.end() ? 0 : it->second;
+  for (const SpanFloor& of : span_floors_) {
+    if (of.span.Contains(executor)) floor = std::max(floor, of.number);
+  }
+  return tree_.Concerns(executor, floor) || Planted(Bug::kFloorOfPredecessor) ? floor : 0;
 }
 
 void LogHead::CountOpen(const LogEntry& entry, bool more) {
-  if (!limits_.floors || !entry.header.set.is_one()) return;
-  const auto it = open_.try_emplace(entry.header.set.index()).first;
+  if (!limits_.floors || !entry.header.span.is_one()) return;
+  const auto it = open_.try_emplace(entry.header.span.first).first;
   Open& open = it->second;
   open.entries = more ? open.entries + 1 : open.entries - 1;
   open.bytes = more ? open.bytes + entry.body_bytes() : open.bytes - entry.body_bytes();
@@ -169,8 +178,8 @@ absl::Status LogHead::CheckInvariants() const {
   if (!limits_.floors) return absl::OkStatus();
   absl::flat_hash_map<ExecutorIndex, Open> open;
   for (const auto& [number, entry] : log_.open()) {
-    if (!entry->header.set.is_one()) continue;
-    Open& one = open[entry->header.set.index()];
+    if (!entry->header.span.is_one()) continue;
+    Open& one = open[entry->header.span.first];
     ++one.entries;
     one.bytes += entry->body_bytes();
   }

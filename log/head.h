@@ -33,9 +33,6 @@ class LogHead {
  public:
   explicit LogHead(LogLimits limits = {}) : limits_(limits), log_(limits.session_bytes) {}
 
-  // As LogSets::Define.
-  absl::Status DefineSet(uint32_t index, IndexSet members);
-
   // R3: begins a version of the tree, with these children and the executors that live below them.
   // An executor whose link is cut lives until it is declared lost. Detaches all links: Attach those
   // that still stand, too. Concludes entries that concern nobody any more. Costs one step for each
@@ -45,7 +42,7 @@ class LogHead {
 
   // Whether such an entry may be appended now. RESOURCE_EXHAUSTED: it must wait, for its session or
   // for a child; the text says how much. Entries with kNeverWaits never wait.
-  absl::Status Room(SessionId session, LogSetId set, uint8_t flags, size_t body_bytes);
+  absl::Status Room(SessionId session, LogSpan span, uint8_t flags, size_t body_bytes);
 
   // R1: appends an entry and returns its number. INVALID_ARGUMENT: as CheckEntry (log/entry.h).
   // RESOURCE_EXHAUSTED: as Room. FAILED_PRECONDITION: no executor lives that it concerns. On error
@@ -97,16 +94,25 @@ class LogHead {
   // Concludes the entries that the merger knows to have ended.
   void Settle();
   void Raise(ExecutorIndex executor, LogNumber number);
+  void RaiseFloor(LogSpan span, LogNumber number);
   void CountOpen(const LogEntry& entry, bool more);
 
+  // The highest concluded number of a span of several.
+  struct SpanFloor {
+    LogSpan span;
+    LogNumber number = 0;
+  };
+  static constexpr size_t kSpanFloors = 16;
+
   const LogLimits limits_;
-  LogSets sets_;
   LogTree tree_;
   IslandLog log_;
   LogMerger merger_;
   std::vector<LogOutbox> outboxes_;  // by child
   std::vector<LogNumber> concluded_;
+  // An executor's floor is the highest of its own here and of those of the spans that it is in.
   absl::flat_hash_map<ExecutorIndex, LogNumber> floors_;
+  std::vector<SpanFloor> span_floors_;             // at most kSpanFloors
   absl::flat_hash_map<ExecutorIndex, Open> open_;  // of executors that have any
 };
 

@@ -18,10 +18,10 @@ absl::Status IslandLog::Room(SessionId session, uint8_t flags, size_t body_bytes
 }
 
 absl::StatusOr<EntryRef> IslandLog::Append(NewLogEntry&& entry) {
-  FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body_bytes()));
+  FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.flags, entry.body_bytes()));
   FAIRWAY_RETURN_IF_ERROR(Room(entry.session, entry.flags, entry.body_bytes()));
   auto made = std::make_shared<LogEntry>();
-  made->header = {++last_, entry.set, entry.kind, entry.flags};
+  made->header = {++last_, entry.span, entry.kind, entry.flags};
   made->session = entry.session;
   made->body = std::move(entry.body);
   made->tail = std::move(entry.tail);

@@ -20,7 +20,7 @@ namespace fairway {
 
 struct NewLogEntry {
   SessionId session;  // who is charged; 0: nobody, and no limit
-  LogSetId set;
+  LogSpan span;
   EntryKind kind = EntryKind::kCommand;
   uint8_t flags = 0;    // EntryFlags
   std::string body;     // encoded

@@ -14,7 +14,7 @@ constexpr SessionId kOne(1);
 constexpr SessionId kTwo(2);
 
 NewLogEntry Entry(SessionId session, size_t bytes, uint8_t flags = 0) {
-  return {session, LogSetId::One(0), EntryKind::kCommand, flags, std::string(bytes, 'b'), {}};
+  return {session, LogSpan::One(0), EntryKind::kCommand, flags, std::string(bytes, 'b'), {}};
 }
 
 TEST(IslandLogTest, NumbersAreDenseAndBytesAreChargedUntilTheEntryIsConcluded) {
@@ -65,9 +65,6 @@ TEST(IslandLogTest, WhatNoFrameCouldCarryIsRefused) {
   EXPECT_EQ(log.Append(Entry(kTwo, kMaxEntryBytes + 1)).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(log.Append(Entry(kTwo, kMaxEntryBytes + 1, kBulkEntry)).ok());
-  NewLogEntry for_two = Entry(kTwo, 1);
-  for_two.set = LogSetId::Defined(1);
-  EXPECT_EQ(log.Append(std::move(for_two)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(log.Append(Entry(kTwo, 1, 64)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(log.last(), 2u);
 }

@@ -16,7 +16,6 @@ constexpr LogLimits kLimits{1200, 2500, 400, true};
 LogModel::Counts LogModel::counts;
 
 LogModel::LogModel(uint64_t seed, bool strict) : random_(seed), strict_(strict), head_(kLimits) {
-  for (int i = 0; i < 2; ++i) Define();
   Reform();
 }
 
@@ -26,21 +25,6 @@ void LogModel::Fail(std::string what) {
 
 void LogModel::Expect(const absl::Status& status, const char* what) {
   if (strict_ && !status.ok()) Fail(fmt::format("{}: {}", what, Describe(status)));
-}
-
-void LogModel::Define() {
-  IndexSet members;
-  while (members.empty()) {
-    for (uint32_t e = 0; e < kExecutors; ++e) {
-      if (Pick(2) == 0) members.Add(e);
-    }
-  }
-  Expect(head_.DefineSet(static_cast<uint32_t>(sets_.size()), members), "a set is defined");
-  sets_.push_back(members);
-  for (auto& [slot, relay] : relays_) {
-    if (relay.log)
-      Expect(relay.log->DefineSet(static_cast<uint32_t>(sets_.size() - 1), members), "");
-  }
 }
 
 // A new version: dead executors are lost, missing ones may come, and all get parents anew.
@@ -123,13 +107,14 @@ void LogModel::Append() {
   if (Pick(2) == 0) {
     const auto executor = static_cast<uint32_t>(Pick(kExecutors));
     members.Add(executor);
-    entry.set = LogSetId::One(executor);
-    if (Pick(2) == 0) entry.kind = EntryKind::kCommand;
+    entry.span = LogSpan::One(executor);
   } else {
-    const auto index = static_cast<uint32_t>(Pick(sets_.size()));
-    members = sets_[index];
-    entry.set = LogSetId::Defined(index);
+    entry.span.last = 1 + static_cast<uint32_t>(Pick(kExecutors - 1));
+    entry.span.first = static_cast<uint32_t>(Pick(entry.span.last));
+    for (uint32_t e = entry.span.first; e <= entry.span.last; ++e) members.Add(e);
   }
+  if (Pick(2) == 0) entry.kind = EntryKind::kCommand;
+  if (Pick(2) == 0) entry.flags |= kEndsLater;
   if (Pick(4) == 0) entry.flags |= kNeverWaits;
   if (Pick(4) == 0) entry.flags |= kMayLinger;
   entry.body.assign(Pick(20) == 0 ? Pick(1500) : Pick(100), 'b');
@@ -149,7 +134,7 @@ void LogModel::Append() {
   const bool may_wait = (entry.flags & kNeverWaits) == 0;
   const bool too_much =
       may_wait && entry.session && used > 0 && used + record.bytes > kLimits.session_bytes;
-  const absl::Status room = head_.Room(entry.session, entry.set, entry.flags, entry.body.size());
+  const absl::Status room = head_.Room(entry.session, entry.span, entry.flags, entry.body.size());
   const LogNumber next = head_.log().last() + 1;
   const auto number = head_.Append(std::move(entry));
   if (!number.ok()) {
@@ -208,8 +193,6 @@ void LogModel::BeginRelay(int slot, Relay& relay, uint64_t version) {
   Expect(log.status(), "a relay begins");
   if (!log.ok()) return;
   relay.log.emplace(std::move(*log));
-  for (uint32_t set = 0; set < sets_.size(); ++set)
-    Expect(relay.log->DefineSet(set, sets_[set]), "a relay's set");
   for (uint32_t c = 0; c < relay.below.size(); ++c) {
     Incarnation& executor = *incarnations_[relay.below[c]];
     if (version <= executor.parent_since || !executor.alive) continue;
@@ -422,7 +405,7 @@ void LogModel::Event() {
   if (what < 93) return Cut(child);
   if (what < 95) return Reform();
   if (what < 96) return Kill();
-  if (what < 97) return Define();
+  if (what < 97) return Append();
   Lie(child);
 }
 

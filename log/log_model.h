@@ -82,7 +82,6 @@ class LogModel {
   void Event();
   void Reform();
   void Kill();
-  void Define();
   void Append();
   void SendDown(uint32_t child);
   void DeliverDown(uint32_t child);
@@ -112,7 +111,6 @@ class LogModel {
   std::map<uint64_t, std::vector<Child>> trees_;
   std::map<int, Relay> relays_;
   std::map<int, Link> links_;
-  std::vector<IndexSet> sets_;
   std::map<LogNumber, Entry> entries_;
 };
 

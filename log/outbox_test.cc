@@ -11,7 +11,7 @@ namespace {
 
 EntryRef Entry(LogNumber number, size_t bytes = 10, uint8_t flags = 0) {
   auto entry = std::make_shared<LogEntry>();
-  entry->header = {number, LogSetId::One(0), EntryKind::kCommand, flags};
+  entry->header = {number, LogSpan::One(0), EntryKind::kCommand, flags};
   entry->body.assign(bytes, 'b');
   return entry;
 }

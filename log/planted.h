@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planted mistakes of the log, like base/planted.h: test-only switches that each break one rule.
 // The model test (log_model_test.cc) must find all of them. The simulation finds those that need no
-// sets (kSimulatedMistakes).
+// children that lie (kSimulatedMistakes).
 #ifndef FAIRWAY_LOG_PLANTED_H_
 #define FAIRWAY_LOG_PLANTED_H_
 
@@ -17,7 +17,7 @@ enum class LogMistake {
   kReplaySkipped,          // outbox: what was sent on a link that broke counts as delivered
   kReplayRunsAgain,        // follower: returns entries that it has returned before
   kConcludedEarly,         // merger: one of the children that an entry concerns is enough
-  kStaleSet,               // tree: a new version keeps a set's children of the old one
+  kStaleSet,               // tree: a new version keeps a span's children of the old one
   kAbsentChildEnded,       // head: an entry does not concern a child whose link is cut
   kForeignReportBelieved,  // merger: a child reports what does not concern it, or was not sent
   kReportedOnce,           // follower: does not report anew in a new version

@@ -25,14 +25,10 @@ absl::StatusOr<LogRelay> LogRelay::Make(uint64_t version, std::vector<LogRelayCh
   return out;
 }
 
-absl::Status LogRelay::DefineSet(uint32_t index, IndexSet members) {
-  return sets_.Define(index, std::move(members));
-}
-
 LogRangeSet LogRelay::Concluded() const {
   LogRangeSet out = concluded_ahead_;
   LogNumber next = 1;
-  for (const auto& [number, concerned] : open_) {
+  for (const auto& [number, open] : open_) {
     if (number > next) out.Add(LogRange{next, number - 1});
     next = number + 1;
   }
@@ -67,7 +63,7 @@ void LogRelay::Conclude(const LogRange& range) {
   while (it != open_.end() && it->first <= range.last) {
     tell_all(next, it->first - 1);
     next = it->first + 1;
-    it->second.ForEach([&, number = it->first](uint32_t child) {
+    it->second.concerns.ForEach([&, number = it->first](uint32_t child) {
       outboxes_[child].Conclude(number);
       floors_[child] = std::max(floors_[child], number);
     });
@@ -79,7 +75,7 @@ void LogRelay::Conclude(const LogRange& range) {
 
 absl::Status LogRelay::TakeEntry(const LogFrame::Received& entry) {
   const LogNumber number = entry.header.number;
-  IndexSet concerned = tree_.Concerned(sets_, entry.header.set, number);
+  IndexSet concerned = tree_.Concerned(entry.header.span, number);
   auto kept = std::make_shared<LogEntry>();
   kept->header = entry.header;
   kept->body = std::string(entry.body);
@@ -93,7 +89,8 @@ absl::Status LogRelay::TakeEntry(const LogFrame::Received& entry) {
   } else {
     concerned.ForEach(pass);
   }
-  open_.emplace_hint(open_.end(), number, concerned);
+  const bool awaited = (entry.header.flags & kEndsLater) != 0;
+  open_.emplace_hint(open_.end(), number, Open{concerned, awaited});
   merger_.Append(number, std::move(concerned));
   return absl::OkStatus();
 }
@@ -102,7 +99,7 @@ absl::Status LogRelay::TakeFrame(const LogFrame& frame) {
   if (frame.version != version_)
     return InvalidArgument("a frame of version {}, expected {}", frame.version, version_);
   for (const LogFrame::Received& entry : frame.entries) {
-    if (tree_.Concerned(sets_, entry.header.set, entry.header.number).empty())
+    if (tree_.Concerned(entry.header.span, entry.header.number).empty())
       return InvalidArgument("entry {} concerns nobody below this relay", entry.header.number);
   }
   FAIRWAY_ASSIGN_OR_RETURN(const std::vector<LogFrame::Received> fresh, follower_.Take(frame));
@@ -133,9 +130,10 @@ absl::Status LogRelay::TakeReport(uint32_t child, const LogReport& report) {
 void LogRelay::Settle() {
   for (const LogNumber number : merger_.TakeEnded()) {
     // Never an error: the merger names each entry that came once.
-    (void)follower_.Ended(number);
+    const Open& open = open_.at(number);
+    (void)follower_.Ended(number, open.awaited);
     if (!Planted(Bug::kKnownIsConcluded)) continue;
-    open_.at(number).ForEach([&](uint32_t child) { outboxes_[child].Conclude(number); });
+    open.concerns.ForEach([&](uint32_t child) { outboxes_[child].Conclude(number); });
   }
 }
 
@@ -161,7 +159,7 @@ absl::Status LogRelay::CheckInvariants() const {
   FAIRWAY_RETURN_IF_ERROR(merger_.CheckInvariants());
   for (const LogOutbox& outbox : outboxes_) FAIRWAY_RETURN_IF_ERROR(outbox.CheckInvariants());
   size_t running = 0;
-  for (const auto& [number, concerned] : open_) {
+  for (const auto& [number, open] : open_) {
     const bool runs = follower_.running().Contains(number);
     if (runs) ++running;
     if (runs == follower_.kept().Contains(number))

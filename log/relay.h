@@ -45,9 +45,6 @@ class LogRelay {
   static absl::StatusOr<LogRelay> Make(uint64_t version, std::vector<LogRelayChild> children,
                                        LogRelayLimits limits = {});
 
-  // As LogSets::Define.
-  absl::Status DefineSet(uint32_t index, IndexSet members);
-
   // The child has a link, perhaps again, and says what has come to it, from this parent or others.
   // FAILED_PRECONDITION: it lacks entries that are concluded, so nobody has them any more.
   // INVALID_ARGUMENT: no such child; it has less than it said before in this version, or was given
@@ -74,8 +71,10 @@ class LogRelay {
   // What it says to its parent on a new link: that every entry up to this number has come to it.
   // The next reports name again what has ended and is not known to be concluded.
   LogNumber Ask();
-  // Whether a report tells something new. News: ends; otherwise what has come.
+  // Whether a report tells something new. News: ends; otherwise what has come. Urgent: somebody
+  // waits for an end (kEndsLater).
   bool HasNews() const { return follower_.more(); }
+  bool Urgent() const { return follower_.Urgent(); }
   // The next report to the parent. If HasNews still, another one must follow at once.
   LogReport Next();
 
@@ -98,16 +97,19 @@ class LogRelay {
 
   LogRelayLimits limits_;
   uint64_t version_ = 0;
-  LogSets sets_;
   LogTree tree_;
   LogFollower follower_{std::nullopt};
   LogMerger merger_;
   std::vector<LogOutbox> outboxes_;  // by child
   std::vector<LogNumber> floors_;    // by child
   IndexSet given_up_;
-  // Entries that came and are not known to be concluded: whom they concern. They are what follower_
-  // has as running (merger_ waits for them) or kept.
-  absl::btree_map<LogNumber, IndexSet> open_;
+  struct Open {
+    IndexSet concerns;
+    bool awaited = false;  // somebody waits for its end
+  };
+  // Entries that came and are not known to be concluded. They are what follower_ has as running
+  // (merger_ waits for them) or kept.
+  absl::btree_map<LogNumber, Open> open_;
   // What the parent has said to be concluded, above what has come.
   LogRangeSet concluded_ahead_;
 };

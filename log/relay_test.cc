@@ -29,7 +29,7 @@ class LogRelayTest : public ::testing::Test {
                     LogRanges concluded = {}, uint64_t version = 3) {
     LogFrameWriter writer(version, concluded);
     for (const auto& [number, executor] : entries)
-      writer.Add({number, LogSetId::One(executor), EntryKind::kCommand, 0}, std::to_string(number));
+      writer.Add({number, LogSpan::One(executor), EntryKind::kCommand, 0}, std::to_string(number));
     const std::string bytes = writer.Take();
     return relay_.TakeFrame(DecodeLogFrame(bytes).value());
   }
@@ -58,23 +58,43 @@ class LogRelayTest : public ::testing::Test {
 };
 
 TEST_F(LogRelayTest, PassesEachEntryToWhomItConcernsAndReportsItOnceAllHaveEndedIt) {
-  ASSERT_TRUE(relay_.DefineSet(1, {1, 3, 4}).ok());
   for (uint32_t child = 0; child < 3; ++child) ASSERT_TRUE(relay_.Attach(child, 7).ok());
   LogFrameWriter writer(3, {});
-  writer.Add({8, LogSetId::Defined(1), EntryKind::kRun, 0}, "all");
+  writer.Add({8, LogSpan{2, 4}, EntryKind::kRun, 0}, "several");
   const std::string bytes = writer.Take();
   ASSERT_TRUE(relay_.TakeFrame(DecodeLogFrame(bytes).value()).ok());
-  ASSERT_TRUE(Take({{9, 2}}).ok());
-  EXPECT_THAT(Sent(0), ElementsAre("all"));
-  EXPECT_THAT(Sent(1), ElementsAre("9"));
-  EXPECT_THAT(Sent(2), ElementsAre("all"));
-  EXPECT_TRUE(relay_.TakeReport(0, {3, 8, {{8, 8}}}).ok());
+  ASSERT_TRUE(Take({{9, 1}}).ok());
+  EXPECT_THAT(Sent(0), ElementsAre("9"));
+  EXPECT_THAT(Sent(1), ElementsAre("several"));
+  EXPECT_THAT(Sent(2), ElementsAre("several"));
+  EXPECT_TRUE(relay_.TakeReport(1, {3, 8, {{8, 8}}}).ok());
   EXPECT_THAT(Reported(), IsEmpty());
   EXPECT_TRUE(relay_.TakeReport(2, {3, 8, {{8, 8}}}).ok());
   EXPECT_TRUE(relay_.HasNews());
   EXPECT_THAT(Reported(), (Ranges{{8, 8}}));
   EXPECT_THAT(Reported(), IsEmpty());
   EXPECT_EQ(relay_.Next().applied, 9u);
+}
+
+TEST_F(LogRelayTest, OnlyAnEndForWhichSomebodyWaitsIsUrgent) {
+  for (uint32_t child = 0; child < 3; ++child) ASSERT_TRUE(relay_.Attach(child, 7).ok());
+  LogFrameWriter writer(3, {});
+  writer.Add({8, LogSpan{1, 2}, EntryKind::kCommand, 0}, "taken");
+  writer.Add({9, LogSpan{1, 2}, EntryKind::kCommand, kEndsLater}, "runs");
+  const std::string bytes = writer.Take();
+  ASSERT_TRUE(relay_.TakeFrame(DecodeLogFrame(bytes).value()).ok());
+  Reported();  // the first report says that the version has begun
+  for (uint32_t child = 0; child < 2; ++child) {
+    Sent(child);
+    EXPECT_TRUE(relay_.TakeReport(child, {3, 9, {{8, 8}}}).ok());
+  }
+  EXPECT_TRUE(relay_.HasNews());
+  EXPECT_FALSE(relay_.Urgent());
+  EXPECT_TRUE(relay_.TakeReport(0, {3, 9, {{9, 9}}}).ok());
+  EXPECT_FALSE(relay_.Urgent());
+  EXPECT_TRUE(relay_.TakeReport(1, {3, 9, {{9, 9}}}).ok());
+  EXPECT_TRUE(relay_.Urgent());
+  EXPECT_THAT(Reported(), (Ranges{{8, 9}}));
 }
 
 TEST_F(LogRelayTest, AnEndThatIsReportedBeforeItsEntryComesAgainCountsOnceItComes) {

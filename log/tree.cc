@@ -6,18 +6,6 @@
 
 namespace fairway {
 
-absl::Status LogSets::Define(uint32_t index, IndexSet members) {
-  if (members.empty()) return InvalidArgument("set {} of executors is empty", index);
-  if (!sets_.emplace(index, std::move(members)).second)
-    return Error(absl::StatusCode::kAlreadyExists, "set {} of executors is defined already", index);
-  return absl::OkStatus();
-}
-
-const IndexSet* LogSets::Find(uint32_t index) const {
-  const auto it = sets_.find(index);
-  return it == sets_.end() ? nullptr : &it->second;
-}
-
 absl::StatusOr<LogTree> LogTree::Make(uint64_t version, std::vector<LogChild> children) {
   LogTree out;
   out.version_ = version;
@@ -39,31 +27,28 @@ bool LogTree::Concerns(ExecutorIndex executor, LogNumber number) const {
 }
 
 void LogTree::KeepConcerned(const LogTree& older) {
-  of_sets_ = older.of_sets_;
-  for (auto& [set, concerned] : of_sets_) {
+  of_spans_ = older.of_spans_;
+  for (auto& [span, concerned] : of_spans_) {
     for (int child = children_; child < older.children_; ++child) concerned.Remove(child);
   }
 }
 
-IndexSet LogTree::Concerned(const LogSets& sets, LogSetId set, LogNumber number) {
+IndexSet LogTree::Concerned(LogSpan span, LogNumber number) {
   IndexSet out;
-  const auto look = [&](ExecutorIndex executor) {
-    const auto it = places_.find(executor);
+  if (span.is_one()) {
+    const auto it = places_.find(span.first);
     if (it != places_.end() && it->second.joined < number) out.Add(it->second.child);
-  };
-  if (set.is_one()) {
-    look(set.index());
     return out;
   }
   const bool same_for_all = number > last_joined_;
   if (same_for_all) {
-    const auto known = of_sets_.find(set.index());
-    if (known != of_sets_.end()) return known->second;
+    const auto known = of_spans_.find(span);
+    if (known != of_spans_.end()) return known->second;
   }
-  const IndexSet* const members = sets.Find(set.index());
-  if (members == nullptr) return out;
-  members->ForEach(look);
-  if (same_for_all) of_sets_.emplace(set.index(), out);
+  ForEach(span, number, [&out](ExecutorIndex, uint32_t child) { out.Add(child); });
+  if (!same_for_all) return out;
+  if (of_spans_.size() == kKnownSpans) of_spans_.clear();
+  of_spans_.emplace(span, out);
   return out;
 }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the children of a parent that an entry concerns, from the sets of an island's executors and
-// one version of the tree.
+// Finds the children of a parent that an entry concerns, in one version of the tree.
 #ifndef FAIRWAY_LOG_TREE_H_
 #define FAIRWAY_LOG_TREE_H_
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
+#include <absl/container/btree_map.h>
 #include <absl/container/flat_hash_map.h>
 
 #include "base/status.h"
@@ -28,18 +27,6 @@ struct LogChild {
   std::vector<LogMember> live;
 };
 
-// Sets by index. Each is defined once. Removing one comes with DROP, once no open entry names it.
-class LogSets {
- public:
-  // ALREADY_EXISTS: the index is taken. INVALID_ARGUMENT: an empty set.
-  absl::Status Define(uint32_t index, IndexSet members);
-  // nullptr: not defined.
-  const IndexSet* Find(uint32_t index) const;
-
- private:
-  std::map<uint32_t, IndexSet> sets_;
-};
-
 // One version of the tree (R3), as one parent sees it.
 class LogTree {
  public:
@@ -49,9 +36,17 @@ class LogTree {
 
   uint64_t version() const { return version_; }
   int children() const { return children_; }
-  // The children with an executor that entry `number` for `set` concerns. A set that is not defined
-  // concerns nobody.
-  IndexSet Concerned(const LogSets& sets, LogSetId set, LogNumber number);
+  // The children with an executor that entry `number` for `span` concerns. The first time for a
+  // span of several it costs a step for each executor in it.
+  IndexSet Concerned(LogSpan span, LogNumber number);
+  // Calls `f` with each executor that it concerns.
+  template <typename F>
+  void ForEach(LogSpan span, LogNumber number, F f) const {
+    for (auto it = places_.lower_bound(span.first); it != places_.end() && it->first <= span.last;
+         ++it) {
+      if (it->second.joined < number) f(it->first, it->second.child);
+    }
+  }
 
   // Whether the executor lives, and an entry of this number for it concerns it.
   bool Concerns(ExecutorIndex executor, LogNumber number) const;
@@ -64,11 +59,13 @@ class LogTree {
     uint32_t child = 0;
     LogNumber joined = 0;
   };
+  // Clients choose the spans, so what is kept of them is bounded.
+  static constexpr size_t kKnownSpans = 256;
   uint64_t version_ = 0;
   int children_ = 0;
   LogNumber last_joined_ = 0;
-  absl::flat_hash_map<ExecutorIndex, Place> places_;
-  absl::flat_hash_map<uint32_t, IndexSet> of_sets_;  // for numbers above last_joined_
+  absl::btree_map<ExecutorIndex, Place> places_;
+  absl::flat_hash_map<LogSpan, IndexSet> of_spans_;  // of several, for numbers above last_joined_
 };
 
 }  // namespace fairway

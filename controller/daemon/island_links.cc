@@ -19,7 +19,7 @@ constexpr size_t kMaxLingeringBytes = 64 << 10;  // of waiting entries that ling
 NewLogEntry CommandEntry(ExecutorId executor, EncodedCommand&& command, bool lingers,
                          std::shared_ptr<MemoryBudget> payer) {
   NewLogEntry entry;
-  entry.set = LogSetId::One(executor.value);
+  entry.span = LogSpan::One(executor.value);
   entry.kind = EntryKind::kCommand;
   entry.flags = kNeverWaits;
   if (lingers) entry.flags |= kMayLinger;
@@ -111,7 +111,7 @@ absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand&& command, 
                                  std::shared_ptr<MemoryBudget> payer) {
   Member& member = members_.at(executor);
   NewLogEntry entry = CommandEntry(executor, std::move(command), lingers, std::move(payer));
-  FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body_bytes()));
+  FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.flags, entry.body_bytes()));
   if (!member.known) {
     const bool first = Planted(Bug::kOvertakeWaiting) && !member.waiting.empty();
     member.waiting.insert(first ? member.waiting.begin() : member.waiting.end(), std::move(entry));

@@ -91,7 +91,7 @@ class Island {
     const uint8_t to = in.Byte() % 4;
     NewLogEntry entry;
     entry.session = SessionId(1);
-    entry.set = to < kChildren ? LogSetId::One(to) : LogSetId::Defined(0);
+    entry.span = to < kChildren ? LogSpan::One(to) : LogSpan{0, 1};
     entry.kind = EntryKind::kRun;
     entry.flags = in.Byte() & kAllEntryFlags & ~kBulkEntry;
     entry.body = in.Rest();

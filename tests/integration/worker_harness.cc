@@ -113,7 +113,7 @@ void SeenExecutor::Send(Command command, uint32_t to) {
   const std::string body = EncodeCommand(command).value();
   EntryHeader header;
   header.number = ++entries;
-  header.set = LogSetId::One(to);
+  header.span = LogSpan::One(to);
   if (body.size() > kMaxEntryBytes) header.flags = kBulkEntry;
   LogFrameWriter writer(/*version=*/1, /*concluded=*/{});
   writer.Add(header, body);

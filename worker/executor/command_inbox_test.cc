@@ -25,7 +25,7 @@ std::string FrameOf(uint64_t version, const std::vector<std::pair<LogNumber, std
   for (const auto& [number, body] : entries) {
     EntryHeader header;
     header.number = number;
-    header.set = LogSetId::One(executor);
+    header.span = LogSpan::One(executor);
     header.kind = kind;
     if (body.size() > kMaxEntryBytes) header.flags = kBulkEntry;
     writer.Add(header, body);

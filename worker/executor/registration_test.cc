@@ -18,7 +18,7 @@ std::string FrameWithCommand() {
   LogFrameWriter writer(1, {});
   EntryHeader header;
   header.number = 2;
-  header.set = LogSetId::One(3);
+  header.span = LogSpan::One(3);
   header.kind = EntryKind::kCommand;
   writer.Add(header, EncodeCommand(EndSend{TransferId(20)}).value());
   return writer.Take();

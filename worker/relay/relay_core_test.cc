@@ -104,7 +104,7 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
   absl::Status Entries(uint64_t version, std::vector<std::pair<LogNumber, ExecutorIndex>> entries) {
     LogFrameWriter writer(version, {});
     for (const auto& [number, executor] : entries)
-      writer.Add({number, LogSetId::One(executor), EntryKind::kCommand, 0}, std::to_string(number));
+      writer.Add({number, LogSpan::One(executor), EntryKind::kCommand, 0}, std::to_string(number));
     return relay_.FromParent(writer.Take(), now_);
   }
   // As a relay does that runs.
