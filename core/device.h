@@ -38,6 +38,8 @@ struct ExecutorSpec {
   uint64_t highest_launch_id = 0;  // seen on this worker, over its incarnations (rule L1)
   std::string data_endpoint;       // "host:port" where peers pull shards
   PortKey data_key;                // of that port; a secret
+  // Whether it takes entries of the log that are for several executors, such as LaunchAll.
+  bool takes_spans = false;
 };
 
 }  // namespace fairway

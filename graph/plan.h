@@ -15,8 +15,6 @@
 #include <variant>
 #include <vector>
 
-#include <absl/container/inlined_vector.h>
-
 #include "base/blob.h"
 #include "base/ids.h"
 #include "base/shared_vector.h"
@@ -25,34 +23,9 @@
 #include "core/box.h"
 #include "core/dtype.h"
 #include "core/shape.h"
+#include "graph/shards.h"
 
 namespace fairway {
-
-// One shard buffer: shard `shard` of group `group`.
-struct ShardRef {
-  GroupId group;
-  int32_t shard = 0;
-  friend bool operator==(const ShardRef&, const ShardRef&) = default;
-  friend auto operator<=>(const ShardRef&, const ShardRef&) = default;
-};
-
-// The arguments of a launch on one device. Most have one or two.
-using ShardRefs = absl::InlinedVector<ShardRef, 2>;
-
-// A shard that an executor makes or receives.
-struct LocalShard {
-  int32_t shard = 0;   // its index in the group
-  int32_t device = 0;  // local ordinal
-  Shape shape;
-};
-
-// The shards of one group that lie on one executor.
-struct GroupPart {
-  GroupId group;
-  DType dtype = DType::kInvalid;
-  std::string memory_kind;  // empty: default
-  std::vector<LocalShard> shards;
-};
 
 // Loads this code; Report::installed answers. Comes before the first PREPARE that names the code.
 struct InstallExecutable {
@@ -71,6 +44,12 @@ struct InstallExecutable {
   SharedVector<Member> members;
   int32_t member = 0;                               // the index of this executor in `members`
   std::optional<uint32_t> code_crc = std::nullopt;  // CRC-32C of `code`, where it is known
+  // If LaunchAll may launch it: the positions of `devices` in the list of all devices of the code,
+  // and the shards of each result on them, of a group that LaunchAll names.
+  std::vector<int32_t> positions = {};
+  std::vector<GroupPart> outputs = {};
+  // By result, and in each by device: whether no earlier shard of the result has the same bytes.
+  std::vector<bool> distinct = {};
 };
 
 // Drops code, or a sequence of that id.
@@ -156,6 +135,7 @@ struct PrepareLaunch {
   std::vector<ShardRefs> inputs;   // [position in devices][argument]
   std::vector<GroupPart> outputs;  // one per result; shards in the order of `devices`
   bool more = false;               // others follow, before its launch
+  uint64_t entry = 0;              // not sent: that of the LaunchAll it is made of; it has no seq
 };
 
 // Launches the node. All executors of an island launch its gangs in the order of their ids.
@@ -175,6 +155,27 @@ struct Launch {
     absl::Status status;
   };
   std::vector<FailedArgument> failed;
+};
+
+// Prepares and launches code on all executors that run it together: the same bytes for each, which
+// derives its part from InstallExecutable. It has no seq: the entry of the log that brought it ends
+// with the launch (Report::ended).
+struct LaunchAll {
+  NodeId node;
+  LaunchId launch_id;
+  ExecutableId executable;
+  bool ahead = false;                  // as in Launch
+  std::vector<GroupId> inputs;         // by argument; shard i of it is for device i of the code
+  std::vector<GroupId> outputs;        // by result
+  std::vector<int32_t> non_donatable;  // as in Launch
+  // Results whose bytes come with the reports, those of distinct shards. Ascending.
+  std::vector<int32_t> inline_outputs;
+  uint64_t entry = 0;  // not sent: the number of the entry that brought it
+};
+
+// The controller knows that LaunchAll failed here, so its entry may end.
+struct FailureHeard {
+  NodeId node;
 };
 
 // The source of a shard to receive.
@@ -247,9 +248,9 @@ struct FreeGroups {
   std::vector<GroupId> groups;
 };
 
-using Command =
-    std::variant<InstallExecutable, InstallSequence, DropExecutable, PrepareLaunch, Launch,
-                 PrepareReceive, PrepareSend, EndSend, CancelNode, AbandonLaunch, FreeGroups>;
+using Command = std::variant<InstallExecutable, InstallSequence, DropExecutable, PrepareLaunch,
+                             Launch, PrepareReceive, PrepareSend, EndSend, CancelNode,
+                             AbandonLaunch, FreeGroups, LaunchAll, FailureHeard>;
 
 // What an executor has done since its last report.
 struct Report {
@@ -258,6 +259,7 @@ struct Report {
     absl::Status status;
     int32_t output = -1;    // of a sequence: only this output failed; else all outputs of the node
     int32_t argument = -1;  // of an output: the failed argument whose error it has; -1: none
+    NodeId node = {};       // set: it failed here, which LaunchAll launched; it has no seq
   };
   struct Inlined {
     ShardRef shard;
@@ -272,6 +274,9 @@ struct Report {
   std::vector<Failure> failures;   // of the seqs that ended since the last report, each once
   std::vector<Inlined> inlined;
   std::vector<Installed> installed;
+  // Not sent: entries of the log that have ended. The log's own report tells of them.
+  std::vector<uint64_t> ended;
+  bool news = false;  // not sent: whether anything but `ended` is new
 };
 
 }  // namespace fairway

@@ -99,6 +99,7 @@ struct LogEntry {
   std::string body;
   SharedTail tail;      // of the body, which is not copied
   MemoryCharge charge;  // ends with the entry
+  NodeId awaited;       // kEndsLater: the node that waits for its end
 
   size_t body_bytes() const { return body.size() + tail.size(); }
   size_t bytes() const { return kMaxEntryHeaderBytes + body_bytes(); }  // as the limits count

@@ -119,6 +119,7 @@ void LogHead::Settle() {
     });
     if (limits_.floors) RaiseFloor(span, number);
     concluded_.push_back(number);
+    if ((*entry)->awaited) ended_.push_back((*entry)->awaited);
   }
 }
 

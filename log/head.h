@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -81,6 +82,15 @@ class LogHead {
   // R2: the entries concluded since the last call, each once.
   std::vector<LogNumber> TakeConcluded();
 
+  // The nodes that waited for entries that were concluded since the last call.
+  std::vector<NodeId> TakeEnded() { return std::exchange(ended_, {}); }
+
+  // Calls `f` with each child that such an entry concerns.
+  template <typename F>
+  void ForEachConcerned(LogSpan span, F f) {
+    tree_.Concerned(span, log_.last()).ForEach(f);
+  }
+
   const IslandLog& log() const { return log_; }
   uint64_t version() const { return tree_.version(); }
   // Of LogMerger. None: every entry that is not concluded has been appended.
@@ -110,6 +120,7 @@ class LogHead {
   LogMerger merger_;
   std::vector<LogOutbox> outboxes_;  // by child
   std::vector<LogNumber> concluded_;
+  std::vector<NodeId> ended_;
   // An executor's floor is the highest of its own here and of those of the spans that it is in.
   absl::flat_hash_map<ExecutorIndex, LogNumber> floors_;
   std::vector<SpanFloor> span_floors_;             // at most kSpanFloors

@@ -26,6 +26,7 @@ absl::StatusOr<EntryRef> IslandLog::Append(NewLogEntry&& entry) {
   made->body = std::move(entry.body);
   made->tail = std::move(entry.tail);
   made->charge = std::move(entry.charge);
+  made->awaited = entry.awaited;
   bytes_ += made->bytes();
   if (made->session) session_bytes_used_[made->session] += made->bytes();
   open_.emplace_hint(open_.end(), last_, made);

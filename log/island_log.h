@@ -26,6 +26,7 @@ struct NewLogEntry {
   std::string body;     // encoded
   SharedTail tail;      // of the body
   MemoryCharge charge;  // what is charged for the entry until nobody has it any more
+  NodeId awaited = {};  // kEndsLater: the node that waits for its end
 
   size_t body_bytes() const { return body.size() + tail.size(); }
 };

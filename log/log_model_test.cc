@@ -46,7 +46,7 @@ TEST(LogModelTest, EveryPlantedMistakeIsFound) {
   }
 }
 
-// They are looked for in the simulation, too, which has no sets.
+// They are looked for in the simulation, too.
 TEST(LogModelTest, EveryPlantedBugOfRelaysIsFound) {
   for (const Bug bug : {Bug::kForgetEarlyEnds, Bug::kKnownIsConcluded, Bug::kTellAllBelow,
                         Bug::kFloorOfPredecessor}) {

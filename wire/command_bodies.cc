@@ -89,6 +89,24 @@ void Write(const Launch& in, BackwardsWriter& out) {
   out.Nested(v1::Command::kLaunchFieldNumber, 0);
 }
 
+void Write(const LaunchAll& in, BackwardsWriter& out) {
+  using Message = v1::LaunchAll;
+  const auto groups = [&out](int field, const std::vector<GroupId>& of) {
+    const size_t before = out.size();
+    for (const GroupId group : Backwards(of)) out.Element(group.value);
+    if (out.size() > before) out.Nested(field, before);
+  };
+  out.Numbers(Message::kInlineOutputsFieldNumber, in.inline_outputs);
+  if (!Planted(Bug::kDropKept)) out.Numbers(Message::kNonDonatableFieldNumber, in.non_donatable);
+  groups(Message::kOutputsFieldNumber, in.outputs);
+  groups(Message::kInputsFieldNumber, in.inputs);
+  out.Number(Message::kAheadFieldNumber, in.ahead ? 1 : 0);
+  out.Number(Message::kExecutableFieldNumber, in.executable.value);
+  out.Number(Message::kLaunchIdFieldNumber, in.launch_id.value);
+  out.Number(Message::kNodeFieldNumber, in.node.value);
+  out.Nested(v1::Command::kLaunchAllFieldNumber, 0);
+}
+
 void Write(const Box& in, int field, BackwardsWriter& out) {
   const size_t before = out.size();
   out.Numbers(v1::Box::kExtentsFieldNumber, in.extents);
@@ -182,6 +200,7 @@ absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most) {
   if (const auto* launch = std::get_if<Launch>(&command);
       launch != nullptr && launch->failed.empty())
     return Written(*launch, most);
+  if (const auto* all = std::get_if<LaunchAll>(&command)) return Written(*all, most);
   if (const auto* receive = std::get_if<PrepareReceive>(&command)) return Written(*receive, most);
   if (const auto* send = std::get_if<PrepareSend>(&command)) return Written(*send, most);
   if (const auto* end = std::get_if<EndSend>(&command)) return Written(*end, most);

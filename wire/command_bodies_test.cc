@@ -4,14 +4,19 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "wire/link_codec.h"
 
 namespace fairway {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(CommandBodies, ShareTheBytesOfALongSequence) {
   InstallSequence install{ExecutableId(1), nullptr,
@@ -126,6 +131,16 @@ TEST(CommandBodies, OfLaunchesAreThoseThatProtobufMakes) {
       launch.inline_shards.push_back({GroupId(number()), int32()});
     if (few(9) == 0) launch.failed.push_back({1, absl::AbortedError("why")});
     ASSERT_EQ(EncodeCommand(launch).value(), BodyByProtobuf(launch));
+    LaunchAll all;
+    all.node = NodeId(few(1) * number());
+    all.launch_id = LaunchId(few(1) * number());
+    all.executable = ExecutableId(few(1) * number());
+    all.ahead = few(1) == 1;
+    for (size_t a = few(3); a > 0; --a) all.inputs.emplace_back(few(1) * number());
+    for (size_t o = few(3); o > 0; --o) all.outputs.emplace_back(few(1) * number());
+    for (size_t a = few(3); a > 0; --a) all.non_donatable.push_back(int32());
+    for (size_t o = few(3); o > 0; --o) all.inline_outputs.push_back(int32());
+    ASSERT_EQ(EncodeCommand(all).value(), BodyByProtobuf(all));
     const std::string body = EncodeCommand(prepare).value();
     EXPECT_EQ(EncodeCommand(prepare, body.size() - 1).status().code(),
               absl::StatusCode::kResourceExhausted);
@@ -182,6 +197,55 @@ TEST(CommandBodies, OfTransfersAreThoseThatProtobufMakes) {
     for (size_t g = few(4); g > 0; --g) free.groups.push_back(GroupId(maybe()));
     ASSERT_EQ(EncodeCommand(free).value(), BodyByProtobuf(free));
   }
+}
+
+TEST(CommandBodies, WhatLaunchesForAllIsCheckedWhereItComesIn) {
+  InstallExecutable install;
+  install.executable = ExecutableId(3);
+  install.code = std::make_shared<const std::string>("code");
+  install.devices = {1, 0};
+  install.positions = {4, 6};
+  install.outputs = {{GroupId(), DType::kF32, "", {{4, 1, Shape{{2}}}, {6, 0, Shape{{2}}}}}};
+  install.distinct = {true, false};
+  const auto round_trip = [](const auto& command) {
+    const absl::StatusOr<Command> back = DecodeCommand(EncodeCommand(command).value());
+    EXPECT_TRUE(back.ok()) << back.status();
+    return std::get<std::decay_t<decltype(command)>>(*back);
+  };
+  const InstallExecutable out = round_trip(install);
+  EXPECT_EQ(out.positions, install.positions);
+  EXPECT_EQ(out.distinct, install.distinct);
+  ASSERT_EQ(out.outputs.size(), 1u);
+  EXPECT_EQ(out.outputs[0].shards[1].shard, 6);
+  const auto refused = [](const Command& command) {
+    return Text(DecodeCommand(EncodeCommand(command).value()).status());
+  };
+  InstallExecutable bad = install;
+  bad.positions.pop_back();
+  EXPECT_THAT(refused(bad), HasSubstr("1 positions for 2 devices"));
+  bad = install;
+  bad.positions[0] = -1;
+  EXPECT_THAT(refused(bad), HasSubstr("a device at position -1"));
+  bad = install;
+  bad.outputs[0].shards.pop_back();
+  EXPECT_THAT(refused(bad), HasSubstr("a result of 1 shards for 2 devices"));
+  bad = install;
+  bad.distinct.push_back(true);
+  EXPECT_THAT(refused(bad), HasSubstr("says of 3 shards of results which are distinct"));
+  LaunchAll all;
+  EXPECT_THAT(refused(all), HasSubstr("launch 0 of node 0 with executable 0"));
+  all.node = NodeId(1);
+  all.launch_id = LaunchId(2);
+  all.executable = ExecutableId(3);
+  all.outputs = {GroupId(5)};
+  all.inline_outputs = {1};
+  EXPECT_THAT(refused(all), HasSubstr("node 1 has no output 1 of 1"));
+  all.inline_outputs = {0};
+  all.non_donatable = {-1};
+  EXPECT_THAT(refused(all), HasSubstr("no argument -1 to keep"));
+  all.non_donatable = {0};
+  EXPECT_EQ(round_trip(all).outputs, all.outputs);
+  EXPECT_EQ(round_trip(FailureHeard{NodeId(4)}).node, NodeId(4));
 }
 
 }  // namespace

@@ -61,6 +61,9 @@ struct Encoder {
       at->set_ticket_second(member.ticket.second);
     }
     to->set_member(in.member);
+    to->mutable_positions()->Assign(in.positions.begin(), in.positions.end());
+    for (const GroupPart& part : in.outputs) Put(part, to->add_outputs());
+    for (const bool distinct : in.distinct) to->add_distinct(distinct);
   }
   void operator()(const InstallSequence& in) {
     v1::InstallSequence* to = out->mutable_install_sequence();
@@ -153,6 +156,20 @@ struct Encoder {
     v1::FreeGroups* to = out->mutable_free();
     for (const GroupId group : in.groups) to->add_groups(group.value);
   }
+  void operator()(const LaunchAll& in) {
+    v1::LaunchAll* to = out->mutable_launch_all();
+    to->set_node(in.node.value);
+    to->set_launch_id(in.launch_id.value);
+    to->set_executable(in.executable.value);
+    to->set_ahead(in.ahead);
+    for (const GroupId group : in.inputs) to->add_inputs(group.value);
+    for (const GroupId group : in.outputs) to->add_outputs(group.value);
+    for (const int32_t argument : in.non_donatable) {
+      if (!Planted(Bug::kDropKept)) to->add_non_donatable(argument);
+    }
+    to->mutable_inline_outputs()->Assign(in.inline_outputs.begin(), in.inline_outputs.end());
+  }
+  void operator()(const FailureHeard& in) { out->mutable_failure_heard()->set_node(in.node.value); }
 };
 
 // ---- In ----
@@ -175,9 +192,9 @@ absl::StatusOr<ShardRef> Take(const v1::ShardRef& in) {
   return ShardRef{GroupId(in.group()), in.shard()};
 }
 
-absl::StatusOr<GroupPart> Take(const v1::GroupPart& in) {
+// Also one of which the group is yet to come.
+absl::StatusOr<GroupPart> TakePart(const v1::GroupPart& in) {
   GroupPart out;
-  if (in.group() == 0) return InvalidArgument("a group without an id");
   out.group = GroupId(in.group());
   const auto dtype = DTypeFromNumber(in.dtype());
   if (!dtype.has_value())
@@ -204,6 +221,20 @@ absl::StatusOr<GroupPart> Take(const v1::GroupPart& in) {
   return out;
 }
 
+absl::StatusOr<GroupPart> Take(const v1::GroupPart& in) {
+  if (in.group() == 0) return InvalidArgument("a group without an id");
+  return TakePart(in);
+}
+
+absl::Status CheckNonDonatable(uint64_t node, const std::vector<int32_t>& arguments) {
+  for (const int32_t argument : arguments) {
+    if (argument < 0)
+      return InvalidArgument("node {}: there is no argument {} to keep from donation", node,
+                             argument);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
   if (in.executable() == 0) return InvalidArgument("an executable without an id");
   InstallExecutable out;
@@ -224,6 +255,27 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
     out.members.push_back({member.endpoint(), Incarnation(member.incarnation()), ticket});
   }
   out.member = in.member();
+  const bool whole = in.positions_size() == in.devices_size();
+  if (!whole && (in.positions_size() > 0 || in.outputs_size() > 0))
+    return InvalidArgument("executable {} has {} positions for {} devices", in.executable(),
+                           in.positions_size(), in.devices_size());
+  out.positions.assign(in.positions().begin(), in.positions().end());
+  for (const int32_t position : out.positions) {
+    if (position < 0 || position >= kMaxShards)
+      return InvalidArgument("executable {} has a device at position {}", in.executable(),
+                             position);
+  }
+  for (const v1::GroupPart& part : in.outputs()) {
+    FAIRWAY_ASSIGN_OR_RETURN(GroupPart taken, TakePart(part));
+    if (taken.shards.size() != out.positions.size())
+      return InvalidArgument("executable {} has a result of {} shards for {} devices",
+                             in.executable(), taken.shards.size(), out.positions.size());
+    out.outputs.push_back(std::move(taken));
+  }
+  out.distinct.assign(in.distinct().begin(), in.distinct().end());
+  if (out.distinct.size() != out.outputs.size() * out.positions.size())
+    return InvalidArgument("executable {} says of {} shards of results which are distinct",
+                           in.executable(), out.distinct.size());
   return out;
 }
 
@@ -234,10 +286,9 @@ absl::StatusOr<Command> Take(v1::InstallSequence& in) {
 }
 
 absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
-  if (in.node() == 0 || in.seq() == 0 || in.executable() == 0) {
+  if (in.node() == 0 || in.seq() == 0 || in.executable() == 0)
     return InvalidArgument("launch of node {}, seq {}, executable {}", in.node(), in.seq(),
                            in.executable());
-  }
   PrepareLaunch out;
   out.node = NodeId(in.node());
   out.seq = in.seq();
@@ -280,20 +331,15 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
 }
 
 absl::StatusOr<Command> Take(const v1::Launch& in) {
-  if (in.node() == 0 || in.launch_id() == 0) {
+  if (in.node() == 0 || in.launch_id() == 0)
     return InvalidArgument("launch {} of node {}", in.launch_id(), in.node());
-  }
   Launch out;
   out.node = NodeId(in.node());
   out.launch_id = LaunchId(in.launch_id());
   out.gang = in.gang();
   out.ahead = in.ahead();
   out.non_donatable.assign(in.non_donatable().begin(), in.non_donatable().end());
-  for (const int32_t argument : out.non_donatable) {
-    if (argument < 0)
-      return InvalidArgument("node {}: there is no argument {} to keep from donation", in.node(),
-                             argument);
-  }
+  FAIRWAY_RETURN_IF_ERROR(CheckNonDonatable(in.node(), out.non_donatable));
   for (const v1::ShardRef& ref : in.inline_shards()) {
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef taken, Take(ref));
     out.inline_shards.push_back(taken);
@@ -304,6 +350,28 @@ absl::StatusOr<Command> Take(const v1::Launch& in) {
       return InvalidArgument("node {}: argument {} failed with {}", in.node(), failed.argument(),
                              Text(status));
     out.failed.push_back({failed.argument(), std::move(status)});
+  }
+  return out;
+}
+
+absl::StatusOr<Command> Take(const v1::LaunchAll& in) {
+  if (in.node() == 0 || in.launch_id() == 0 || in.executable() == 0)
+    return InvalidArgument("launch {} of node {} with executable {}", in.launch_id(), in.node(),
+                           in.executable());
+  LaunchAll out;
+  out.node = NodeId(in.node());
+  out.launch_id = LaunchId(in.launch_id());
+  out.executable = ExecutableId(in.executable());
+  out.ahead = in.ahead();
+  for (const uint64_t group : in.inputs()) out.inputs.emplace_back(group);
+  for (const uint64_t group : in.outputs()) out.outputs.emplace_back(group);
+  out.non_donatable.assign(in.non_donatable().begin(), in.non_donatable().end());
+  FAIRWAY_RETURN_IF_ERROR(CheckNonDonatable(in.node(), out.non_donatable));
+  out.inline_outputs.assign(in.inline_outputs().begin(), in.inline_outputs().end());
+  for (const int32_t output : out.inline_outputs) {
+    if (output < 0 || output >= in.outputs_size())
+      return InvalidArgument("node {} has no output {} of {}", in.node(), output,
+                             in.outputs_size());
   }
   return out;
 }
@@ -450,6 +518,10 @@ absl::StatusOr<Command> Dispatch(v1::Command& in) {
       for (const uint64_t group : in.free().groups()) out.groups.push_back(GroupId(group));
       return out;
     }
+    case v1::Command::kLaunchAll:
+      return Take(in.launch_all());
+    case v1::Command::kFailureHeard:
+      return FailureHeard{NodeId(in.failure_heard().node())};
     case v1::Command::COMMAND_NOT_SET:
       break;
   }
@@ -478,6 +550,7 @@ void ToProto(const Report& report, Incarnation incarnation, v1::Report* out) {
     *to->mutable_status() = ToProto(failure.status);
     if (failure.output >= 0 && !Planted(Bug::kFailAllOutputs)) to->set_output(failure.output);
     if (failure.argument >= 0) to->set_argument(failure.argument);
+    to->set_node(failure.node.value);
   }
   for (const Report::Inlined& inlined : report.inlined) {
     v1::Report::Inlined* to = out->add_inlined();
@@ -495,19 +568,21 @@ absl::StatusOr<Report> ReportFromProto(const v1::Report& in) {
   Report out;
   out.finished_through = in.finished_through();
   out.finished.assign(in.finished().begin(), in.finished().end());
-  if (!std::is_sorted(out.finished.begin(), out.finished.end())) {
+  if (!std::is_sorted(out.finished.begin(), out.finished.end()))
     return InvalidArgument("bad report: finished numbers are not ascending");
-  }
   for (const v1::Report::Failure& failure : in.failures()) {
     absl::Status status = StatusFromProto(failure.status());
     if (status.ok()) return InvalidArgument("bad report: {} failed with OK", failure.seq());
+    if ((failure.node() == 0) == (failure.seq() == 0))
+      return InvalidArgument("bad report: seq {} and node {} failed, expected one of them",
+                             failure.seq(), failure.node());
     if ((failure.has_output() && failure.output() < 0) ||
         (failure.has_argument() && failure.argument() < 0))
       return InvalidArgument("bad report: output {} of {} failed by argument {}", failure.output(),
                              failure.seq(), failure.argument());
-    out.failures.push_back({failure.seq(), std::move(status),
-                            failure.has_output() ? failure.output() : -1,
-                            failure.has_argument() ? failure.argument() : -1});
+    out.failures.push_back(
+        {failure.seq(), std::move(status), failure.has_output() ? failure.output() : -1,
+         failure.has_argument() ? failure.argument() : -1, NodeId(failure.node())});
   }
   for (const v1::Report::Inlined& inlined : in.inlined()) {
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef ref, Take(inlined.shard()));

@@ -16,6 +16,8 @@ namespace fairway {
 // Every build speaks its own version and the one before.
 inline constexpr uint32_t kLinkProtocol = 14;
 inline constexpr uint32_t kOldestLinkProtocol = kLinkProtocol - 1;
+// From here on executors and relays take entries of the log that are for several executors.
+inline constexpr uint32_t kTakesSpans = 14;
 
 // For a worker's process: what it says in its registration. Version 13 has only the first field and
 // takes only its own number there, so the oldest version stands there.

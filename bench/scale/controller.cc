@@ -129,6 +129,11 @@ void Controller::Send(ExecutorId executor, Command command, std::shared_ptr<Memo
   hub_.Send(executor, std::move(command), std::move(payer));
 }
 
+void Controller::SendAll(ExecutorId first, ExecutorId last, Command command,
+                         std::shared_ptr<MemoryBudget> payer) {
+  hub_.SendAll(first, last, std::move(command), std::move(payer));
+}
+
 void Controller::PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) {
   loop_.Post("fetch", [this, transfer] {
     cluster_.arrays().FetchArrived(transfer,
@@ -149,6 +154,10 @@ void Controller::OnExecutorLost(ExecutorId executor, const absl::Status& cause) 
 
 void Controller::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
   cluster_.fleet().OnReport(executor, incarnation, std::move(report));
+}
+
+void Controller::OnLaunchesEnded(std::vector<NodeId> nodes) {
+  cluster_.fleet().LaunchesEnded(std::move(nodes));
 }
 
 void Controller::Compile(SessionId, IslandId, std::shared_ptr<const std::string> program,

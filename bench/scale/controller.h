@@ -51,6 +51,8 @@ class Controller final : public ClusterActions,
 
   // ClusterActions
   void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override;
+  void SendAll(ExecutorId first, ExecutorId last, Command command,
+               std::shared_ptr<MemoryBudget> payer) override;
   void OfferUpload(TransferId, std::vector<BytesRef>) override {}
   void WithdrawUpload(TransferId) override {}
   void PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) override;
@@ -61,6 +63,7 @@ class Controller final : public ClusterActions,
   void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override;
   void OnCrowded(ExecutorId) override {}
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
+  void OnLaunchesEnded(std::vector<NodeId> nodes) override;
   void OnCallback(ExecutorId, CallbackCall) override {}
   void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
 

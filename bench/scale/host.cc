@@ -141,16 +141,20 @@ void Host::Follow(ReportPace::Next next) {
 }
 
 void Host::SendReport() {
-  Frame frame;
+  std::optional<Frame> frame;
   std::string log_report;
   Handle(cost_.send, [&] {
-    v1::ToController message;
-    ToProto(core_.TakeReport(), spec_.incarnation, message.mutable_report());
-    frame = PackFrame(message);
-    registration_.Stamp(frame);
+    const Report report = core_.TakeReport();
+    if (failure_.ok()) failure_ = registration_.Ended(report.ended);
+    if (report.news) {
+      v1::ToController message;
+      ToProto(report, spec_.incarnation, message.mutable_report());
+      frame = PackFrame(message);
+      registration_.Stamp(*frame);
+    }
     log_report = LogReport(CommandInbox::With::kReport);
   });
-  world_->FromHost(index_, busy_until_, std::move(frame));
+  if (frame) world_->FromHost(index_, busy_until_, *std::move(frame));
   SendLogReport(std::move(log_report));  // in the same write
 }
 

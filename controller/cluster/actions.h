@@ -42,6 +42,14 @@ class ClusterActions {
   // command's bytes from `payer` until the executor has it, or is lost; nullptr: nobody pays.
   virtual void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) = 0;
 
+  // The same for all executors from `first` to `last`, which are of one island and up, and all of
+  // which take spans (ExecutorSpec). Of a LaunchAll, the shell calls Fleet::LaunchesEnded. This
+  // default is for shells with one island.
+  virtual void SendAll(ExecutorId first, ExecutorId last, Command command,
+                       std::shared_ptr<MemoryBudget> payer) {
+    for (ExecutorId id = first; id <= last; id = ExecutorId(id.value + 1)) Send(id, command, payer);
+  }
+
   // Serves blobs[i] as shard i of `transfer` on the controller's data port, until WithdrawUpload.
   virtual void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) = 0;
   virtual void WithdrawUpload(TransferId transfer) = 0;

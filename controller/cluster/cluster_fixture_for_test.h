@@ -110,6 +110,15 @@ inline std::string Text(const Command& command) {
       for (const GroupId id : c.groups) ids.push_back(id.value);
       return fmt::format("free {}", ids);
     }
+    std::string operator()(const LaunchAll& c) const {
+      std::vector<uint64_t> in, out;
+      for (const GroupId id : c.inputs) in.push_back(id.value);
+      for (const GroupId id : c.outputs) out.push_back(id.value);
+      return fmt::format("launch all n{} id {} x{}{} in {} out {} keep {} inline {}", c.node,
+                         c.launch_id, c.executable, c.ahead ? " ahead" : "", in, out,
+                         c.non_donatable, c.inline_outputs);
+    }
+    std::string operator()(const FailureHeard& c) const { return fmt::format("heard n{}", c.node); }
   };
   return std::visit(Visitor{}, command);
 }
@@ -129,6 +138,10 @@ class Recorder : public ClusterActions, public SessionSink {
     if (const auto* c = std::get_if<PrepareLaunch>(&command)) seq[{executor, c->node}] = c->seq;
     if (const auto* c = std::get_if<PrepareReceive>(&command)) seq[{executor, c->node}] = c->seq;
     lines.push_back(fmt::format("e{} <- {}", executor, Text(command)));
+  }
+  void SendAll(ExecutorId first, ExecutorId last, Command command,
+               std::shared_ptr<MemoryBudget>) override {
+    lines.push_back(fmt::format("e{} to e{} <- {}", first, last, Text(command)));
   }
   void OfferUpload(TransferId t, std::vector<BytesRef> blobs) override {
     lines.push_back(fmt::format("offer t{} {} blobs", t, blobs.size()));

@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_CODE_LAYOUT_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_CODE_LAYOUT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -74,11 +75,18 @@ struct CodeLayout {
     SharedVector<int32_t> replica_of;  // as in Group
   };
   std::vector<Part> parts;  // in the order of the executors' first devices
+  size_t widest = 0;        // positions of the part that has most
   // The number of each executor's part, in the order of the executors.
   std::vector<std::pair<ExecutorId, int32_t>> part_on;
   // Who runs the code together, by part; of one part: nobody. As of Registry::arrivals.
   SharedVector<InstallExecutable::Member> members;
   uint64_t members_as_of = 0;
+  // As of Registry::arrivals: whether the parts are all executors of the island between the first
+  // and the last of part_on, and these take spans.
+  bool is_span = false;
+  uint64_t span_as_of = 0;
+  // Registry::arrivals when all parts had the code; 0: some may not have it.
+  uint64_t installed_as_of = 0;
   std::vector<int32_t> part_of;  // by position
   std::vector<Output> outputs;   // by result
   // Results in the order of their bytes, and those of the same bytes in their own order.
@@ -92,6 +100,13 @@ struct CodeLayout {
   SessionId session;
   size_t record_bytes = 0;
 };
+
+// The number of the executor's part; -1: it has none.
+inline int32_t PartOn(const CodeLayout& layout, ExecutorId executor) {
+  const auto at = std::ranges::lower_bound(layout.part_on, executor, {},
+                                           &std::pair<ExecutorId, int32_t>::first);
+  return at == layout.part_on.end() || at->first != executor ? -1 : at->second;
+}
 
 // The seat of a device: its executor, and its number there.
 struct DeviceSeat {

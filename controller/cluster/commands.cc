@@ -29,6 +29,7 @@ int64_t Cluster::Commands::BytesOf(const Node& node) const {
   size_t bytes = 0;
   if (node.kind == NodeKind::kLaunch) {
     const auto count = [&](ExecutableId id, size_t install) {
+      if (id == node.executable->id && node.layout->installed_as_of == s.arrivals) return;
       for (size_t p = 0; install > kBrief && p < node.layout->parts.size(); ++p) {
         const Executor& executor = s.executors.at(node.layout->parts[p].executor);
         bytes += executor.installs.contains(id) ? 0 : install;
@@ -122,18 +123,40 @@ void Cluster::Commands::Free(Executor& executor, GroupId group) {
   executor.frees.push_back(group);
 }
 
+void Cluster::Commands::FreeAll(std::pair<ExecutorId, ExecutorId> span, GroupId group) {
+  const auto known =
+      std::ranges::find(span_frees_, span, &decltype(span_frees_)::value_type::first);
+  if (known != span_frees_.end()) return known->second.push_back(group);
+  span_frees_.push_back({span, {group}});
+}
+
+void Cluster::Commands::FlushSpans() {
+  for (auto& [span, groups] : std::exchange(span_frees_, {}))
+    s.actions->SendAll(span.first, span.second, FreeGroups{std::move(groups)}, nullptr);
+}
+
 void Cluster::Commands::FlushAll() {
+  FlushSpans();
   for (const ExecutorId id : with_frees_) Flush(s.executors.at(id));
   with_frees_.clear();
 }
 
 void Cluster::Commands::Send(Executor& executor, Command&& command, SessionId payer) {
   s.Charge(1);
+  if (!span_frees_.empty()) FlushSpans();
   Flush(executor);
   if (!executor.serves()) return;
   const auto has = s.holdings.find(payer);
   s.actions->Send(executor.id, std::move(command),
                   has == s.holdings.end() ? nullptr : has->second.commands);
+}
+
+void Cluster::Commands::SendAll(const CodeLayout& layout, Command&& command, SessionId payer) {
+  s.Charge(1);
+  FlushAll();
+  const auto has = s.holdings.find(payer);
+  s.actions->SendAll(layout.part_on.front().first, layout.part_on.back().first, std::move(command),
+                     has == s.holdings.end() ? nullptr : has->second.commands);
 }
 
 const SharedVector<InstallExecutable::Member>& Cluster::Commands::MembersOf(CodeLayout& layout) {
@@ -149,6 +172,26 @@ const SharedVector<InstallExecutable::Member>& Cluster::Commands::MembersOf(Code
   return layout.members;
 }
 
+void Cluster::Commands::DescribePart(const ExecutableSpec& spec, const CodeLayout::Part& part,
+                                     InstallExecutable& install) {
+  if (spec.outputs.size() > s.launches.ValuesForAll(s.layouts.at(spec.id))) return;
+  s.ChargeShards(spec.outputs.size() * part.positions.size());
+  install.positions = part.positions;
+  const CodeLayout& layout = s.layouts.at(spec.id);
+  for (size_t o = 0; o < spec.outputs.size(); ++o) {
+    const ValueType& type = spec.outputs[o];
+    const SharedVector<int32_t>& replica_of = layout.outputs[o].replica_of;
+    GroupPart& out = install.outputs.emplace_back();
+    out.dtype = type.dtype;
+    out.memory_kind = type.memory_kind;
+    for (size_t d = 0; d < part.positions.size(); ++d) {
+      const int32_t position = part.positions[d];
+      out.shards.push_back({position, part.ordinals[d], type.shard});
+      install.distinct.push_back(replica_of.empty() || replica_of[position] == position);
+    }
+  }
+}
+
 void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
                                 const std::vector<int32_t>& devices, Node& node) {
   auto [install, absent] = executor.installs.try_emplace(spec.id);
@@ -162,6 +205,7 @@ void Cluster::Commands::Install(Executor& executor, const ExecutableSpec& spec,
       command.member = std::ranges::lower_bound(layout.part_on, executor.id, {},
                                                 &std::pair<ExecutorId, int32_t>::first)
                            ->second;
+      DescribePart(spec, layout.parts[command.member], command);
     }
     Send(executor, std::move(command), node.session);
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -30,8 +31,9 @@ namespace fairway {
 // until executors have taken some. A node that has waited for options.command_grace_ms fails. What
 // ends work, or must follow what was sent, never waits.
 //
-// Invariants: an executor with frees is in with_frees_. An executor loads a code once: its entry in
-// Executor::installs is there from the command until the code is dropped or the executor is lost.
+// Invariants: an executor with frees is in with_frees_; both lists are empty between operations. An
+// executor loads a code once: its entry in Executor::installs is there from the command until the
+// code is dropped or the executor is lost.
 class Cluster::Commands {
  public:
   explicit Commands(State& state);
@@ -53,11 +55,15 @@ class Cluster::Commands {
 
   // `payer`: whose the command is; it may have ended. SessionId(): nobody pays.
   void Send(Executor& executor, Command&& command, SessionId payer);
+  // Sends it to all executors of the layout, which are a span; all of them serve.
+  void SendAll(const CodeLayout& layout, Command&& command, SessionId payer);
   // Makes the executor load the code, and the node wait for it.
   void Install(Executor& executor, const ExecutableSpec& spec, const std::vector<int32_t>& devices,
                Node& node);
   // Lets the executor free its shards of the group, which is declared there.
   void Free(Executor& executor, GroupId group);
+  // The same for all executors between these two, which are up and take spans.
+  void FreeAll(std::pair<ExecutorId, ExecutorId> span, GroupId group);
   // Sends all frees that wait for a command.
   void FlushAll();
   // The executor is being forgotten.
@@ -65,12 +71,18 @@ class Cluster::Commands {
 
  private:
   void Flush(Executor& executor);
+  void FlushSpans();
   // Those that run the code of several executors together, as they are now: one list for all.
   const SharedVector<InstallExecutable::Member>& MembersOf(CodeLayout& layout);
   absl::Status TooMuch(const Node& node) const;
+  // Says what LaunchAll leaves out.
+  void DescribePart(const ExecutableSpec& spec, const CodeLayout::Part& part,
+                    InstallExecutable& install);
 
   const std::shared_ptr<MemoryBudget> memory_;
   std::vector<ExecutorId> with_frees_;  // some may have sent theirs
+  // Groups that all executors between two free, before the next command to any of them.
+  std::vector<std::pair<std::pair<ExecutorId, ExecutorId>, std::vector<GroupId>>> span_frees_;
   // The next tick looks at the nodes that wait on this island first, from that node on.
   std::pair<IslandId, NodeId> tick_next_;
   State& s;  // the state that this is a part of

@@ -27,18 +27,7 @@ void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status sta
   const absl::Status failed = status;
   const bool had_ended = std::exchange(participant.done, true);
   if (!had_ended) participant.status = std::move(status);
-  if (!failed.ok() && node.kind == NodeKind::kLaunch && !std::exchange(node.abandoned, true)) {
-    // The other participants may wait for it. They need to hear of one failure only. Of a sequence,
-    // this means that it failed as a whole or was lost there: if only a step of it fails, its
-    // executor answers the others itself.
-    const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
-                        1);
-    for (const Participant& other : node.participants) {
-      if (!other.done && !Planted(Bug::kNoAbandon))
-        s.commands.Send(s.executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed},
-                        node.session);
-    }
-  }
+  if (!failed.ok() && node.kind == NodeKind::kLaunch) Abandon(node, participant.executor, failed);
   if (had_ended) return;  // it has ended, and was lost since
   if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
     return;
@@ -55,6 +44,44 @@ void Cluster::Nodes::ParticipantEnded(Node& node, size_t index, absl::Status sta
   // group of which another shard fails.
   if (node.unsettled_inputs > 0) return;
   EndWith(node, std::move(result));
+}
+
+void Cluster::Nodes::Abandon(Node& node, ExecutorId on, const absl::Status& failed) {
+  if (std::exchange(node.abandoned, true) || Planted(Bug::kNoAbandon)) return;
+  // Of a sequence, this means that it failed as a whole or was lost there: if only a step of it
+  // fails, its executor answers the others itself.
+  const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) - 1);
+  const auto tell = [&](ExecutorId other) {
+    s.commands.Send(s.executors.at(other), AbandonLaunch{node.launch_id, last, failed},
+                    node.session);
+  };
+  for (const Participant& other : node.participants) {
+    if (!other.done) tell(other.executor);
+  }
+  for (size_t p = 0; node.for_all && p < node.layout->parts.size(); ++p) {
+    if (node.layout->parts[p].executor != on) tell(node.layout->parts[p].executor);
+  }
+}
+
+void Cluster::Nodes::PartFailed(Node& node, ExecutorId executor, absl::Status status) {
+  const int32_t part = PartOn(*node.layout, executor);
+  Abandon(node, executor, status);
+  if (!node.part_failure.ok() && node.failed_part < part) return;
+  node.part_failure = std::move(status);
+  node.failed_part = part;
+}
+
+void Cluster::Nodes::AllEnded(Node& node) {
+  node.all_ended = true;
+  // An executor whose loss its session has yet to be told has not ended it: then the loss ends it.
+  if (node.failure.ok() && s.islands.at(node.island).telling > 0 &&
+      std::ranges::any_of(
+          node.layout->parts,
+          [&](const CodeLayout::Part& part) { return !s.executors.at(part.executor).serves(); }) &&
+      !Planted(Bug::kEndBeforeLoss))
+    return;
+  node.open_participants = 0;
+  LaunchEnded(node);
 }
 
 void Cluster::Nodes::ReceiveEnded(Node& node) {
@@ -117,6 +144,7 @@ void Cluster::Nodes::EndOverdue(int64_t now_ms) {
 
 absl::Status Cluster::Nodes::ResultOf(const Node& node) {
   absl::Status result = node.failure;
+  if (result.ok()) result = node.part_failure;
   for (const Participant& p : node.participants) {
     if (result.ok()) result = p.status;
   }
@@ -129,8 +157,8 @@ void Cluster::Nodes::LaunchEnded(Node& node) {
   absl::Status result = ResultOf(node);
   // It ran on several executors, and one lost another: the controller will soon hear which and why.
   const absl::Status* const without_peer = result.ok() ? OutputWithoutPeer(node) : &result;
-  if (node.participants.size() > 1 && node.failure.ok() && without_peer != nullptr &&
-      PeerGone(*without_peer) && (IsSequence(node) || WorstInput(s.all_groups, node) == nullptr)) {
+  if (IsSpread(node) && node.failure.ok() && without_peer != nullptr && PeerGone(*without_peer) &&
+      (IsSequence(node) || WorstInput(s.all_groups, node) == nullptr)) {
     Defer(node, Annotate(*without_peer, node.name + " on " + s.Where(node.island)));
     return;
   }
@@ -189,8 +217,8 @@ void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cau
   // If a launch failed on one executor, its outputs on others stay until all launches behind it
   // have ended. Bytes of a failed receive stay until all its readers have been told.
   const bool launched = node.state == NodeState::kLaunched;
-  const bool spread = node.had_memory && (node.kind == NodeKind::kReceive ||
-                                          (launched && node.participants.size() > 1));
+  const bool spread =
+      node.had_memory && (node.kind == NodeKind::kReceive || (launched && IsSpread(node)));
   ending.keeps = status.ok() || spread;
   if (launched) s.islands.at(node.island).sequencer.Finished(node.id);
   Move(node, NodeState::kDone);

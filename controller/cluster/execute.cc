@@ -79,6 +79,8 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
   layout.part_on.assign(part_of.begin(), part_of.end());
   layout.install_bytes = InstallBytes(spec);
   for (const CodeLayout::Part& part : layout.parts)
+    layout.widest = std::max(layout.widest, part.positions.size());
+  for (const CodeLayout::Part& part : layout.parts)
     layout.command_bytes = std::max(layout.command_bytes, CommandBytes(spec, part.ordinals.size()));
   const ValueType* last = nullptr;
   layout.outputs.reserve(spec.outputs.size());

@@ -120,7 +120,9 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
   std::map<uint64_t, absl::Status> failures;
   std::map<uint64_t, std::map<int32_t, FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {
-    if (failure.output < 0) {
+    if (failure.node) {
+      FailedForAll(executor, failure.node, std::move(failure.status));
+    } else if (failure.output < 0) {
       failures.emplace(failure.seq, std::move(failure.status));
     } else {
       failed_outputs[failure.seq].emplace(
@@ -160,6 +162,39 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
             [](const auto& a, const auto& b) { return a.second.node < b.second.node; });
   s.ChargeEnds(all.size());
   for (const auto& [seq, open] : all) ended(seq, open);
+  s.work.GoOn();
+}
+
+void Cluster::Fleet::FailedForAll(Executor& executor, NodeId id, absl::Status status) {
+  State& s = *state_;
+  // In any case its entry may end.
+  if (!Planted(Bug::kHearNothing)) s.commands.Send(executor, FailureHeard{id}, SessionId());
+  const Node* const node = s.FindNode(id);
+  if (node == nullptr || !node->for_all || node->state != NodeState::kLaunched ||
+      PartOn(*node->layout, executor.id) < 0)
+    return;
+  Told& told = s.WorkOf(node->session).told.emplace_back();
+  told.node = id;
+  told.attempt = node->attempt;
+  told.executor = executor.id;
+  told.status = std::move(status);
+  told.all = Told::All::kFailed;
+}
+
+void Cluster::Fleet::LaunchesEnded(std::vector<NodeId> nodes) {
+  const Operation operation(*state_);
+  State& s = *state_;
+  // In program order, as in OnReport.
+  std::ranges::sort(nodes);
+  s.ChargeEnds(nodes.size());
+  for (const NodeId id : nodes) {
+    const Node* const node = s.FindNode(id);
+    if (node == nullptr || !node->for_all || node->state != NodeState::kLaunched) continue;
+    Told& told = s.WorkOf(node->session).told.emplace_back();
+    told.node = id;
+    told.attempt = node->attempt;
+    told.all = Told::All::kEnded;
+  }
   s.work.GoOn();
 }
 

@@ -18,6 +18,8 @@
 
 namespace fairway {
 
+struct Executor;
+
 // The executors and islands of the cluster: they come, report, are lost and are forgotten. The
 // shell around the core calls this; front doors only read. Every id passed in comes from ExecutorUp
 // or a status list; unknown ids are ignored.
@@ -63,6 +65,9 @@ class Cluster::Fleet {
   bool LookAtHolders(const std::string& island, DrainProgress& progress) const;
 
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report);
+  // These launches for all have ended on every executor that lives, and each failure was reported.
+  // What is no such launch counts for nothing.
+  void LaunchesEnded(std::vector<NodeId> nodes);
 
   // Whose launch an executor runs, and the device as that session sees it. NOT_FOUND: no launch of
   // that id is under way there.
@@ -86,6 +91,7 @@ class Cluster::Fleet {
  private:
   friend class Cluster;
   explicit Fleet(State* state) : state_(state) {}
+  void FailedForAll(Executor& executor, NodeId id, absl::Status status);
 
   State* const state_;  // the cluster's: outlives this
 };

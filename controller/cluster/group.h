@@ -8,8 +8,10 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/container/btree_set.h>
@@ -71,6 +73,8 @@ struct Group {
   // and has no view or is deleted.
   bool leaving = false;
   bool declared = false;  // executors know it
+  // Its executors, if they are a span (CodeLayout): the first and the last.
+  std::optional<std::pair<ExecutorId, ExecutorId>> span;
   // Its producer was launched, and all that wait for it know. Else the first `num_launched` of
   // `waiters` take it for launched: they are told in slices of the launch, and of its loss.
   bool launched = false;

@@ -168,6 +168,7 @@ void Cluster::Groups::ReleaseBytes(Group& group) {
   }
   if (group.declared) {
     group.declared = false;
+    if (group.span && s.AllServe(group.island)) return s.commands.FreeAll(*group.span, group.id);
     ExecutorId last;
     for (const Place& place : group.places) {
       if (std::exchange(last, place.executor) == place.executor) continue;

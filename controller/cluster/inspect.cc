@@ -174,6 +174,7 @@ std::vector<std::string> Cluster::Inspection::Unfinished() const {
     for (const Participant& p : node->participants) {
       if (!p.done) line += fmt::format(", on executor {}", p.executor);
     }
+    if (node->for_all && node->open_participants > 0) line += ", on all its executors";
     if (node->open_blobs > 0) line += ", for the client's bytes";
     if (node->open_installs > 0) line += ", for its code";
     if (node->telling) line += ", for its commands";

@@ -17,6 +17,8 @@ namespace {
 // Of those that wait for a launch, so many are told at once, and the others in slices. Few, because
 // an island launches many at once.
 constexpr uint64_t kToldAtOnce = 16, kToldInSlice = 64;
+// Arguments and results of a launch that one command describes to all its executors.
+constexpr size_t kMostForAll = 256;
 // Code of so many values and instructions is destroyed by another thread.
 constexpr size_t kDiscarded = 1000;
 }  // namespace
@@ -60,9 +62,12 @@ void Cluster::Launches::Prepare(Node& node) {
   Island& island = s.islands.at(node.island);
   node.open_installs = 0;
   node.telling = false;
-  for (size_t p = 0; p < node.participants.size(); ++p)
-    node.telling |= PrepareOn(node, p, 0) < node.inputs.size() + node.outputs.size();
-  if (node.telling) island.preparing.push_back({node.id, node.attempt});
+  if (node.for_all) {
+    held_.push_back({node.id, node.attempt});
+  } else {
+    PrepareHeld(node.id);  // executors hear of older ones first
+    PrepareParts(node);
+  }
   island.sequencer.Prepared(node.id, node.session, node.executable->devices,
                             static_cast<uint64_t>(node.executable->max_steps));
   MaybeArrived(node);
@@ -70,6 +75,72 @@ void Cluster::Launches::Prepare(Node& node) {
   for (size_t i = 0; node.unlaunched_inputs > 0 && i < std::min(node.reads.size(), kLooks); ++i) {
     if (Node* const from = s.FindNode(s.FindGroup(node.reads[i])->producer); from != nullptr)
       s.nodes.MaybeLaunchReceive(*from);
+  }
+}
+
+void Cluster::Launches::PrepareParts(Node& node) {
+  for (size_t p = 0; p < node.participants.size(); ++p)
+    node.telling |= PrepareOn(node, p, 0) < node.inputs.size() + node.outputs.size();
+  if (node.telling) s.islands.at(node.island).preparing.push_back({node.id, node.attempt});
+}
+
+bool Cluster::Launches::IsSpan(const Node& node) const {
+  CodeLayout& layout = *node.layout;
+  if (layout.parts.size() < 2) return false;
+  if (std::exchange(layout.span_as_of, s.arrivals) == s.arrivals) return layout.is_span;
+  const std::vector<ExecutorId>& all = s.islands.at(node.island).executors;
+  const ExecutorId first = layout.part_on.front().first, last = layout.part_on.back().first;
+  s.ChargeShards(all.size() + layout.parts.size());
+  const auto between =
+      std::ranges::count_if(all, [&](ExecutorId id) { return first <= id && id <= last; });
+  layout.is_span =
+      (static_cast<size_t>(between) == layout.parts.size() || Planted(Bug::kSpanOfOthers)) &&
+      std::ranges::all_of(layout.parts, [this](const CodeLayout::Part& part) {
+        return s.executors.at(part.executor).spec.takes_spans;
+      });
+  return layout.is_span;
+}
+
+bool Cluster::Launches::Installed(const Node& node) const {
+  CodeLayout& layout = *node.layout;
+  if (layout.installed_as_of == s.arrivals) return true;
+  s.ChargeShards(layout.parts.size());
+  for (const CodeLayout::Part& part : layout.parts) {
+    const auto& installs = s.executors.at(part.executor).installs;
+    const auto install = installs.find(node.executable->id);
+    if (install == installs.end() || !install->second.installed) return false;
+  }
+  layout.installed_as_of = s.arrivals;
+  return true;
+}
+
+bool Cluster::Launches::MayBeForAll(const Node& node) {
+  if (IsSequence(node) || !IsSpan(node) || !Installed(node)) return false;
+  const size_t positions = node.executable->devices.size();
+  if (node.inputs.size() + node.outputs.size() > ValuesForAll(*node.layout)) return false;
+  return std::ranges::all_of(node.inputs, [&](const ShardList& argument) {
+    return argument.runs().size() == 1 && argument.runs()[0].shard == 0 &&
+           argument.size() == positions;
+  });
+}
+
+void Cluster::Launches::PrepareHeld(NodeId before) {
+  if (held_.empty()) return;
+  // clang 14 does not take the one of std::ranges.
+  const auto older = std::stable_partition(
+      held_.begin(), held_.end(),
+      [before](const Island::Preparing& held) { return held.node >= before; });
+  const std::vector<Island::Preparing> prepared(older, held_.end());
+  held_.erase(older, held_.end());
+  for (const Island::Preparing& held : prepared) {
+    Node* const node = s.FindNode(held.node);
+    if (node == nullptr || node->attempt != held.attempt || node->state != NodeState::kPrepared ||
+        !node->for_all)
+      continue;
+    node->for_all = false;
+    s.nodes.JoinAll(*node);
+    s.ChargeShards(node->participants.size());
+    PrepareParts(*node);
   }
 }
 
@@ -96,6 +167,10 @@ void Cluster::Launches::GoOnPreparing(Island& island, uint64_t until) {
 size_t Cluster::Launches::ValuesAtOnce(const Node& node, size_t participant) const {
   const size_t devices = node.layout->parts[participant].positions.size();
   return std::max<size_t>(s.options.shards_at_once / devices, 1);
+}
+
+size_t Cluster::Launches::ValuesForAll(const CodeLayout& layout) const {
+  return std::min(s.options.shards_at_once / layout.widest, kMostForAll);
 }
 
 size_t Cluster::Launches::PrepareOn(Node& node, size_t participant, size_t from) {
@@ -215,11 +290,54 @@ void Cluster::Launches::TakesNow(Node& reader) {
   reader.kind == NodeKind::kLaunch ? MaybeArrived(reader) : s.nodes.MaybeLaunchReceive(reader);
 }
 
+std::vector<int32_t> Cluster::Launches::NonDonatable(Node& node, const std::vector<bool>& failed) {
+  std::vector<int32_t> out;
+  const std::vector<bool> donated = CertainlyDonated(node);
+  for (size_t a = 0; a < node.inputs.size(); ++a) {
+    const auto index = static_cast<int32_t>(a);
+    if (!failed.empty() && failed[a]) continue;
+    if (!node.executable->parameters[a].donated) {
+      // A step of the sequence may still take over an argument that was not given to the sequence.
+      if (IsSequence(node)) out.push_back(index);
+      continue;
+    }
+    if (donated.empty() || !donated[a]) {
+      out.push_back(index);
+      continue;
+    }
+    // The controller hears of the launch only at its end, so until then the input is charged. A
+    // sequence may leave it where it is, so its memory is given to others with its free.
+    if (IsSequence(node)) continue;
+    for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
+  }
+  return out;
+}
+
+void Cluster::Launches::LaunchForAll(Node& node) {
+  PrepareHeld(node.id);
+  LaunchAll command;
+  command.node = node.id;
+  command.launch_id = node.launch_id;
+  command.executable = node.executable->id;
+  command.ahead = node.unsettled_inputs > 0;
+  for (const ShardList& argument : node.inputs) command.inputs.push_back(argument.runs()[0].group);
+  command.outputs.assign(node.outputs.begin(), node.outputs.end());
+  command.non_donatable = NonDonatable(node, {});
+  command.inline_outputs = InlineOutputs(node);
+  node.open_participants = 1;
+  const auto& on = node.layout->part_on;
+  for (const GroupId id : node.outputs)
+    s.FindGroup(id)->span.emplace(on.front().first, on.back().first);
+  s.commands.SendAll(*node.layout, std::move(command), node.session);
+  Launched(node);
+}
+
 void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   if (node.state != NodeState::kPrepared && !Planted(Bug::kLaunchTwice)) return;
   if (node.state == NodeState::kPrepared) s.nodes.Move(node, NodeState::kLaunched);
   s.Charge(node.inputs.size() / kLaunchedPerUnit);
   node.launch_id = launch_id;
+  if (node.for_all) return LaunchForAll(node);
   Launch command;
   command.node = node.id;
   command.launch_id = launch_id;
@@ -229,34 +347,21 @@ void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   // failures that they have not reported yet.
   const bool poisoned = node.unsettled_inputs == 0 && node.may_have_failed_inputs() &&
                         WorstInput(s.all_groups, node) != nullptr;
-  const std::vector<bool> donated = CertainlyDonated(node);
-  for (size_t a = 0; a < node.inputs.size(); ++a) {
-    const auto index = static_cast<int32_t>(a);
-    if (const Group* failed = poisoned ? WorstOf(s.all_groups, node.inputs[a]) : nullptr;
-        failed != nullptr) {
-      if (node.executable->sequence != nullptr) command.failed.push_back({index, failed->error});
-      continue;
-    }
-    if (!node.executable->parameters[a].donated) {
-      // A step of the sequence may still take over an argument that was not given to the sequence.
-      if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
-      continue;
-    }
-    if (donated.empty() || !donated[a]) {
-      command.non_donatable.push_back(index);
-      continue;
-    }
-    // The controller hears of the launch only at its end, so until then the input is charged. A
-    // sequence may leave it where it is, so its memory is given to others with its free.
-    if (IsSequence(node)) continue;
-    for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
+  std::vector<bool> failed;
+  if (poisoned) failed.resize(node.inputs.size());
+  for (size_t a = 0; poisoned && a < node.inputs.size(); ++a) {
+    const Group* const worst = WorstOf(s.all_groups, node.inputs[a]);
+    failed[a] = worst != nullptr;
+    if (failed[a] && IsSequence(node))
+      command.failed.push_back({static_cast<int32_t>(a), worst->error});
   }
+  command.non_donatable = NonDonatable(node, failed);
   const size_t share = TextShare(command.failed.size());
   for (Launch::FailedArgument& argument : command.failed)
     argument.status = Bounded(std::move(argument.status), share);
   // By participant.
   absl::InlinedVector<std::vector<ShardRef>, 1> inline_shards(node.participants.size());
-  for (const ShardRef& ref : InlineOutputs(node))
+  for (const ShardRef& ref : InlineShards(node))
     inline_shards[node.layout->part_of[ref.shard]].push_back(ref);
   for (size_t p = 0; p < node.participants.size(); ++p) {
     if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
@@ -328,9 +433,10 @@ bool Cluster::Launches::TellLost(GroupId id, uint64_t until) {
   return group->num_launched <= group->num_told;
 }
 
-std::vector<ShardRef> Cluster::Launches::InlineOutputs(const Node& node) const {
+std::vector<int32_t> Cluster::Launches::InlineOutputs(const Node& node) const {
   int64_t inlined = 0;
-  std::vector<ShardRef> inline_shards;
+  size_t shards = 0;
+  std::vector<int32_t> outputs;
   for (const auto& [bytes, output] : node.layout->by_bytes) {
     if (bytes > s.options.inline_output_bytes) break;
     const GroupId id = node.outputs[output];
@@ -338,15 +444,24 @@ std::vector<ShardRef> Cluster::Launches::InlineOutputs(const Node& node) const {
     if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
     inlined += bytes;
     if (inlined > s.options.inline_gang_bytes) break;
-    if (!inline_shards.empty() &&
-        inline_shards.size() + group.places.size() > s.options.inline_shards)
-      break;
+    if (!outputs.empty() && shards + group.places.size() > s.options.inline_shards) break;
+    const int64_t each = group.places[0].bytes;  // `bytes`: of all distinct shards
+    shards += each > 0 ? static_cast<size_t>(bytes / each) : group.places.size();
+    outputs.push_back(output);
+  }
+  return outputs;
+}
+
+std::vector<ShardRef> Cluster::Launches::InlineShards(const Node& node) const {
+  std::vector<ShardRef> shards;
+  for (const int32_t output : InlineOutputs(node)) {
+    const Group& group = *s.FindGroup(node.outputs[output]);
     for (size_t i = 0; i < group.places.size(); ++i) {
       if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
-        inline_shards.push_back({id, static_cast<int32_t>(i)});
+        shards.push_back({group.id, static_cast<int32_t>(i)});
     }
   }
-  return inline_shards;
+  return shards;
 }
 
 }  // namespace fairway

@@ -66,6 +66,14 @@ class Cluster::Launches {
   void LeaveBehind(NodeId launch);
   // The node has its launch id: sends it to its executors.
   void DoLaunch(Node& node, LaunchId launch_id);
+  // Whether one command can prepare and launch it on all its executors: they are a span and have
+  // the code, each argument is all of a group, and a part is told in one go.
+  bool MayBeForAll(const Node& node);
+  // Arguments and results, counted together, that a launch for all may have.
+  size_t ValuesForAll(const CodeLayout& layout) const;
+  // Prepares launches for all, of nodes below `before`, that were not launched in the operation in
+  // which they got their memory: as others, by a command for each executor.
+  void PrepareHeld(NodeId before = NodeId(UINT64_MAX));
   // Nodes that wait for its outputs and run where it runs may now be launched after it. Tells the
   // first of them; the worklist of its session has the others.
   void Launched(const Node& node);
@@ -92,6 +100,13 @@ class Cluster::Launches {
   void FailNew(NewLaunch& launch, const absl::Status& why);
   // Arguments and results, counted together, that one command to a participant names.
   size_t ValuesAtOnce(const Node& node, size_t participant) const;
+  void PrepareParts(Node& node);
+  void LaunchForAll(Node& node);
+  bool IsSpan(const Node& node) const;
+  bool Installed(const Node& node) const;
+  // The arguments that the code must not take over. Adds to node.taken those that it does.
+  // `failed`: by argument; empty: none has.
+  std::vector<int32_t> NonDonatable(Node& node, const std::vector<bool>& failed);
   // Tells a participant of those from `from` on. Returns how far it is.
   size_t PrepareOn(Node& node, size_t participant, size_t from);
   bool TellLaunched(const Node& node, LaunchedNode& launched, uint64_t until);
@@ -107,10 +122,13 @@ class Cluster::Launches {
   // Empty: no argument is.
   std::vector<bool> CertainlyDonated(const Node& node);
   // The outputs whose bytes should come with the report.
-  std::vector<ShardRef> InlineOutputs(const Node& node) const;
+  std::vector<int32_t> InlineOutputs(const Node& node) const;
+  std::vector<ShardRef> InlineShards(const Node& node) const;  // their distinct shards
 
   TransferWaits behind_;  // the launches behind transfers
-  State& s;               // the state that this is a part of
+  // Launches for all of which nothing was sent, by number. Empty between operations.
+  std::vector<Island::Preparing> held_;
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -212,7 +212,7 @@ class Cluster::Listings::Lister {
         if (!participant.done && executor != s.executors.end())
           return "worker " + executor->second.spec.worker;
       }
-      return "";
+      return node.for_all ? "workers of " + NameOf(node.island) : "";
     }
     if (node.paced) return "its session's other fetches";
     // What waits for memory needs it whether its inputs are there or not.

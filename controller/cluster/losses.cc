@@ -241,6 +241,7 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
 }
 
 void Cluster::Losses::LoseLaunched(Node& node, Loss& loss) {
+  if (node.for_all) return LoseForAll(node, loss);
   std::vector<std::pair<size_t, size_t>> parts;  // order of the loss, participant
   for (size_t p = 0; p < node.participants.size() && node.island == loss.island; ++p) {
     if (const auto lost = loss.executors.find(node.participants[p].executor);
@@ -265,6 +266,24 @@ void Cluster::Losses::LoseLaunched(Node& node, Loss& loss) {
     if (s.FindNode(id) == nullptr) return;
     s.nodes.ParticipantEnded(node, part, status_of(part));
   }
+}
+
+void Cluster::Losses::LoseForAll(Node& node, Loss& loss) {
+  ExecutorId on;
+  const Loss::Lost* first = nullptr;
+  s.ChargeShards(loss.executors.size());
+  for (const auto& [id, lost] : loss.executors) {
+    if (PartOn(*node.layout, id) < 0 || (first != nullptr && first->order < lost.order)) continue;
+    first = &lost;
+    on = id;
+  }
+  if (first == nullptr) return;
+  const NodeId id = node.id;
+  node.failure = first->status;
+  s.launches.Lost(node, loss.unlaunched);
+  if (!node.deferred.ok()) return s.nodes.Conclude(node, absl::Status(node.failure), id);
+  s.nodes.PartFailed(node, on, node.failure);
+  if (node.all_ended && node.open_participants > 0) s.nodes.AllEnded(node);
 }
 
 void Cluster::Losses::LoseReceive(Node& node, Loss& loss, size_t own) {
@@ -329,6 +348,7 @@ void Cluster::Losses::GoOnDropping(uint64_t until) {
       const auto install = executor.installs.find(id);
       if (install == executor.installs.end()) continue;
       if (!install->second.installed) ++executor.dropped[id];
+      layout->second.installed_as_of = 0;
       executor.installs.erase(install);
       s.commands.Send(executor, DropExecutable{id}, SessionId());
     }

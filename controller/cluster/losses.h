@@ -54,6 +54,7 @@ class Cluster::Losses {
   void LoseNode(Node& node, Loss& loss);
   void LoseLaunched(Node& node, Loss& loss);
   // `own`: how many of its parts were lost. It may have lost sources instead.
+  void LoseForAll(Node& node, Loss& loss);
   void LoseReceive(Node& node, Loss& loss, size_t own);
   // The session has been told all of it.
   void LossHeard(const Loss& loss);

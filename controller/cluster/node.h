@@ -69,7 +69,9 @@ struct Node {
   int unlaunched_inputs = 0;
   // If not, it has been told of the ends of all its inputs, and none has failed.
   bool may_have_failed_inputs() const { return unsettled_inputs > 0 || unlaunched_inputs > 0; }
-  int open_participants = 0;  // invariant: those of `participants` that are not done
+  // Invariant: those of `participants` that are not done. Of a launch for all: whether it is
+  // launched, and it is not known how it ended.
+  int open_participants = 0;
   bool inputs_ended = false;  // it has been told how all its inputs ended (Nodes::InputsEnded)
   bool after_inputs = false;  // it is queued only when its inputs have ended
   // A launch that has not got all its inputs and outputs yet (new_launch.h): nothing moves it.
@@ -110,6 +112,13 @@ struct Node {
   // Invariant: Island::preparing has it.
   bool telling = false;
   LaunchId launch_id;
+  // Its executors get it as one LaunchAll, once it is launched; until then they know nothing of it.
+  // It has no participants. Invariant: while it is prepared, Launches::held_ has it.
+  bool for_all = false;
+  bool all_ended = false;  // of such a launch: all executors that live have ended it
+  // The failure on the executor with the lowest part of those that reported one; and that part.
+  absl::Status part_failure;
+  int32_t failed_part = 0;
   std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the other outputs are good
   std::vector<GroupId> taken;                      // inputs that compiled code takes over
 
@@ -145,6 +154,9 @@ inline size_t RecordBytesOf(const Node& node) {
          node.pieces.size() * kPiece +
          node.reservations.size() * (sizeof(Reservation) + sizeof(Place));
 }
+
+// Whether the launch runs on several executors.
+inline bool IsSpread(const Node& node) { return node.for_all || node.participants.size() > 1; }
 
 // Whether the node launches a sequence of a program.
 inline bool IsSequence(const Node& node) {

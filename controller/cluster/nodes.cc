@@ -149,15 +149,10 @@ void Cluster::Nodes::Prepare(Node& node) {
   s.Charge(node.pieces.size());
   Move(node, NodeState::kPrepared);
   node.participants.clear();
+  node.for_all = node.kind == NodeKind::kLaunch && s.launches.MayBeForAll(node);
   std::vector<std::vector<int32_t>> shards;  // of a receive, by participant
-  const auto join = [&](ExecutorId id) {
-    Executor& executor = s.executors.at(id);
-    executor.open.emplace_hint(executor.open.end(), executor.next_seq,
-                               Executor::Open{node.id, node.participants.size()});
-    node.participants.push_back({id, executor.next_seq++, false, absl::OkStatus()});
-  };
   if (node.kind == NodeKind::kLaunch) {
-    for (const CodeLayout::Part& part : node.layout->parts) join(part.executor);
+    if (!node.for_all) JoinAll(node);
   } else {
     std::unordered_map<ExecutorId, size_t> participant_of;
     const SharedVector<Place>& places = s.FindGroup(node.outputs[0])->places;
@@ -165,7 +160,7 @@ void Cluster::Nodes::Prepare(Node& node) {
       const auto [at, fresh] =
           participant_of.try_emplace(places[i].executor, node.participants.size());
       if (fresh) {
-        join(places[i].executor);
+        Join(node, places[i].executor);
         shards.emplace_back();
       }
       shards[at->second].push_back(static_cast<int32_t>(i));
@@ -195,6 +190,18 @@ void Cluster::Nodes::Prepare(Node& node) {
     return;
   }
   s.launches.Prepare(node);
+}
+
+void Cluster::Nodes::Join(Node& node, ExecutorId id) {
+  Executor& executor = s.executors.at(id);
+  executor.open.emplace_hint(executor.open.end(), executor.next_seq,
+                             Executor::Open{node.id, node.participants.size()});
+  node.participants.push_back({id, executor.next_seq++, false, absl::OkStatus()});
+}
+
+void Cluster::Nodes::JoinAll(Node& launch) {
+  for (const CodeLayout::Part& part : launch.layout->parts) Join(launch, part.executor);
+  launch.open_participants = static_cast<int>(launch.participants.size());
 }
 
 void Cluster::Nodes::MaybeLaunchReceive(Node& node) {
@@ -328,6 +335,7 @@ void Cluster::Nodes::Unprepare(Node& node, const absl::Status& cause) {
   node.participants.clear();
   node.open_participants = 0;
   node.open_installs = 0;
+  node.for_all = false;
   node.telling = false;
   ++node.attempt;
   node.taken_back = false;

@@ -75,6 +75,11 @@ class Cluster::Nodes {
   // It has been told of all its inputs.
   void InputsEnded(Node& node);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
+  // Makes all parts of the launch participants.
+  void JoinAll(Node& launch);
+  // Of a launch for all: it failed on this executor, or has ended on all.
+  void PartFailed(Node& launch, ExecutorId executor, absl::Status status);
+  void AllEnded(Node& launch);
   // It has failed, but a first cause may be reported soon (see Node::deferred).
   void Defer(Node& node, absl::Status failure);
   // Ends some of the nodes that have waited long enough for a first cause.
@@ -114,6 +119,9 @@ class Cluster::Nodes {
   static absl::Status ResultOf(const Node& node);
   // A launch has ended on all its executors. Concludes it once its inputs have ended too.
   void LaunchEnded(Node& node);
+  void Join(Node& node, ExecutorId executor);
+  // The launch failed on an executor. The others may wait for that one; they hear of one failure.
+  void Abandon(Node& launch, ExecutorId on, const absl::Status& failed);
   // Concludes the node: with the first cause if an input failed, else with `result`.
   void EndWith(Node& node, absl::Status result);
   // Gives back what its outputs do not keep, and finds out which outputs of a sequence have failed.

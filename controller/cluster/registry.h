@@ -162,6 +162,11 @@ struct Registry {
   const Executor* ExecutorOf(DeviceId device) const { return device_owner[device.value]; }
   // Whether all executors that the island is to have are up.
   bool IslandUp(const Island& island) const;
+  // Whether all of its executors serve.
+  bool AllServe(IslandId island) const {
+    const Island& of = islands.at(island);
+    return IslandUp(of) && of.telling == 0;
+  }
   // nullptr: it takes new sessions.
   const Cordon* CordonOf(const Island& island) const;
   // To be called when it has come up or gone down, was cordoned, uncordoned or forgotten.

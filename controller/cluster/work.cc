@@ -118,6 +118,7 @@ void Cluster::Work::Do(uint64_t until) {
       s.Charge(1);
     }
   }
+  s.launches.PrepareHeld();
   s.commands.FlushAll();
   if (!AnyLeft() || Planted(Bug::kForgetTurn)) return;
   turn_wanted_ = true;
@@ -207,6 +208,9 @@ void Cluster::Work::TellEnded(Told told) {
   if (node == nullptr) return;
   // The node may have been taken back since, or have lost this executor.
   if (node->attempt != told.attempt && !Planted(Bug::kEndedForAnother)) return;
+  if (told.all == Told::All::kFailed)
+    return s.nodes.PartFailed(*node, told.executor, std::move(told.status));
+  if (told.all == Told::All::kEnded) return s.nodes.AllEnded(*node);
   if (told.participant >= node->participants.size()) return;
   const Participant& participant = node->participants[told.participant];
   if (participant.executor != told.executor || participant.seq != told.seq) return;

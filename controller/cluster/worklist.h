@@ -88,6 +88,9 @@ struct Told {
   size_t participant = 0;
   uint64_t seq = 0;
   std::map<int32_t, FailedOutput> failed_outputs;
+  // Of a launch for all: it failed on `executor`; or it has ended on all.
+  enum class All : uint8_t { kNo, kFailed, kEnded };
+  All all = All::kNo;
 };
 
 // The loss that a session has yet to be told: lost executors, or an island that was given up. It

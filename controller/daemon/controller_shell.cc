@@ -352,12 +352,21 @@ void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Rep
   cluster_->fleet().OnReport(executor, incarnation, std::move(report));
 }
 
+void ControllerShell::OnLaunchesEnded(std::vector<NodeId> nodes) {
+  cluster_->fleet().LaunchesEnded(std::move(nodes));
+}
+
 // ---- ClusterActions ----
 
 void ControllerShell::Send(ExecutorId executor, Command command,
                            std::shared_ptr<MemoryBudget> payer) {
   inline_uploaded_bytes_ += InlineBytes(command);
   hub_->Send(executor, std::move(command), std::move(payer));
+}
+
+void ControllerShell::SendAll(ExecutorId first, ExecutorId last, Command command,
+                              std::shared_ptr<MemoryBudget> payer) {
+  hub_->SendAll(first, last, std::move(command), std::move(payer));
 }
 
 void ControllerShell::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {

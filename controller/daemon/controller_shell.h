@@ -99,6 +99,8 @@ class ControllerShell final : public ClusterActions,
 
   // ClusterActions
   void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override;
+  void SendAll(ExecutorId first, ExecutorId last, Command command,
+               std::shared_ptr<MemoryBudget> payer) override;
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
@@ -124,6 +126,7 @@ class ControllerShell final : public ClusterActions,
   void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override;
   void OnCrowded(ExecutorId executor) override;
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
+  void OnLaunchesEnded(std::vector<NodeId> nodes) override;
 
   void OnCallback(ExecutorId executor, CallbackCall call) override;
   void OnCallbackGivenUp(ExecutorId executor, uint64_t call) override;

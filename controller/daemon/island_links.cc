@@ -16,13 +16,12 @@ namespace {
 
 constexpr size_t kMaxLingeringBytes = 64 << 10;  // of waiting entries that linger
 
-NewLogEntry CommandEntry(ExecutorId executor, EncodedCommand&& command, bool lingers,
+NewLogEntry CommandEntry(LogSpan span, EncodedCommand&& command, uint8_t flags,
                          std::shared_ptr<MemoryBudget> payer) {
   NewLogEntry entry;
-  entry.span = LogSpan::One(executor.value);
+  entry.span = span;
   entry.kind = EntryKind::kCommand;
-  entry.flags = kNeverWaits;
-  if (lingers) entry.flags |= kMayLinger;
+  entry.flags = kNeverWaits | flags;
   entry.body = std::move(command.body);
   entry.tail = std::move(command.tail);
   if (entry.body_bytes() > kMaxEntryBytes) entry.flags |= kBulkEntry;
@@ -44,6 +43,7 @@ void IslandLinks::Expect(const absl::Status& status) {
 void IslandLinks::Join(ExecutorId executor, Link* link, Incarnation incarnation,
                        std::string worker) {
   Member& member = members_[executor];
+  ++unknown_;
   member.link = link;
   member.incarnation = incarnation;
   member.worker = std::move(worker);
@@ -54,8 +54,16 @@ void IslandLinks::Join(ExecutorId executor, Link* link, Incarnation incarnation,
 void IslandLinks::Leave(ExecutorId executor) {
   const auto it = members_.find(executor);
   if (it == members_.end()) return;
-  if (it->second.child) head_.Detach(*it->second.child);
-  std::erase(due_, &it->second);
+  Member& member = it->second;
+  if (member.child) {
+    head_.Detach(*member.child);
+    end_of_child_[*member.child] = nullptr;
+  }
+  std::erase(due_, &member);
+  if (!member.known) --unknown_;
+  for (const NewLogEntry& entry : member.waiting) {
+    if (entry.awaited) NoteEnded(entry.awaited);
+  }
   members_.erase(it);
   version_due_ = true;
 }
@@ -109,9 +117,13 @@ absl::Status IslandLinks::Resume(ExecutorId executor, Link* link, uint64_t versi
 
 absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand&& command, bool lingers,
                                  std::shared_ptr<MemoryBudget> payer) {
-  Member& member = members_.at(executor);
-  NewLogEntry entry = CommandEntry(executor, std::move(command), lingers, std::move(payer));
+  NewLogEntry entry = CommandEntry(LogSpan::One(executor.value), std::move(command),
+                                   lingers ? kMayLinger : 0, std::move(payer));
   FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.flags, entry.body_bytes()));
+  return Append(members_.at(executor), std::move(entry));
+}
+
+absl::Status IslandLinks::Append(Member& member, NewLogEntry&& entry) {
   if (!member.known) {
     const bool first = Planted(Bug::kOvertakeWaiting) && !member.waiting.empty();
     member.waiting.insert(first ? member.waiting.begin() : member.waiting.end(), std::move(entry));
@@ -122,6 +134,56 @@ absl::Status IslandLinks::Append(ExecutorId executor, EncodedCommand&& command, 
   if (Leaves(end)) SetDue(end);
   return absl::OkStatus();
 }
+
+absl::Status IslandLinks::AppendAll(ExecutorId first, ExecutorId last, EncodedCommand&& command,
+                                    NodeId awaited, std::shared_ptr<MemoryBudget> payer) {
+  const LogSpan span{first.value, last.value};
+  const uint8_t flags = awaited ? kEndsLater : 0;
+  if (unknown_ == 0 && !members_.empty()) {
+    NewLogEntry entry = CommandEntry(span, std::move(command), flags, std::move(payer));
+    entry.awaited = awaited;
+    FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.flags, entry.body_bytes()));
+    if (const absl::Status appended = head_.Append(std::move(entry)).status();
+        absl::IsFailedPrecondition(appended)) {
+      if (awaited) NoteEnded(awaited);  // all of them have left
+      return absl::OkStatus();
+    } else if (!appended.ok()) {
+      return appended;
+    }
+    head_.ForEachConcerned(span, [this](uint32_t child) {
+      End* const end = end_of_child_[child];
+      if (end != nullptr && Leaves(*end)) SetDue(*end);
+    });
+    return absl::OkStatus();
+  }
+  size_t entries = 0;
+  for (auto it = members_.lower_bound(first); it != members_.end() && it->first <= last; ++it) {
+    NewLogEntry entry =
+        CommandEntry(LogSpan::One(it->first.value), EncodedCommand(command), flags, payer);
+    entry.awaited = awaited;
+    FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.flags, entry.body_bytes()));
+    FAIRWAY_RETURN_IF_ERROR(Append(it->second, std::move(entry)));
+    ++entries;
+  }
+  if (awaited && entries > 1) split_.emplace(awaited, entries);
+  if (awaited && entries == 0) NoteEnded(awaited);
+  return absl::OkStatus();
+}
+
+void IslandLinks::NoteConcluded() {
+  head_.TakeConcluded();
+  for (const NodeId node : head_.TakeEnded()) NoteEnded(node);
+}
+
+void IslandLinks::NoteEnded(NodeId node) {
+  if (const auto split = split_.find(node); split != split_.end()) {
+    if (--split->second > 0 && !Planted(Bug::kEndWithFirst)) return;
+    split_.erase(split);
+  }
+  ended_.push_back(node);
+}
+
+std::vector<NodeId> IslandLinks::TakeEnded() { return std::exchange(ended_, {}); }
 
 absl::Status IslandLinks::Take(ExecutorId executor, std::string_view bytes) {
   Member& member = members_.at(executor);
@@ -134,7 +196,7 @@ absl::Status IslandLinks::Take(ExecutorId executor, std::string_view bytes) {
                            report.version);
   }
   FAIRWAY_RETURN_IF_ERROR(head_.Take(*member.child, report));
-  head_.TakeConcluded();
+  NoteConcluded();
   if (Leaves(member)) SetDue(member);
   return absl::OkStatus();
 }
@@ -176,8 +238,9 @@ void IslandLinks::Begin(TreePlan plan, Clock::time_point now) {
   for (size_t i = 0; i < plan_.relays.size(); ++i) {
     if (plan_.relays[i].top) children.push_back(Below(i));
   }
+  end_of_child_.assign(children.size(), nullptr);
   Expect(head_.Begin(std::move(children)));
-  head_.TakeConcluded();
+  NoteConcluded();
   for (auto& [id, member] : members_) {
     member.child.reset();
     member.above = nullptr;
@@ -186,6 +249,7 @@ void IslandLinks::Begin(TreePlan plan, Clock::time_point now) {
   for (const ExecutorIndex executor : plan_.executors)
     members_.at(ExecutorId(executor)).child = child++;
   PlaceRelays(child, now);
+  unknown_ = 0;
   size_t i = 0;
   for (auto& [id, member] : members_) BeginMember(id, member, std::move(had[i++]));
 }
@@ -194,6 +258,7 @@ void IslandLinks::BeginMember(ExecutorId id, Member& member,
                               std::optional<LogOutbox::Standing> had) {
   member.known = true;
   member.asks = false;
+  if (member.child) end_of_child_[*member.child] = &member;
   if (member.above != nullptr) {
     member.before.reset();
   } else if (!had && !Planted(Bug::kSendUnasked)) {

@@ -103,6 +103,15 @@ class IslandLinks {
   // INVALID_ARGUMENT: the body is longer than an entry may be.
   absl::Status Append(ExecutorId executor, EncodedCommand&& command, bool lingers,
                       std::shared_ptr<MemoryBudget> payer = nullptr);
+  // Appends a COMMAND for all members from `first` to `last`: one entry, unless one of them waits
+  // for a version. `awaited`: the node of a LaunchAll; TakeEnded names it once every executor that
+  // got the command has ended it, or has left. INVALID_ARGUMENT: as Append; then nothing has
+  // changed.
+  absl::Status AppendAll(ExecutorId first, ExecutorId last, EncodedCommand&& command,
+                         NodeId awaited, std::shared_ptr<MemoryBudget> payer);
+  // The nodes of LaunchAlls that have ended since the last call, each once. Call it after each call
+  // of Take, TakeFromRelay, Send and SendAll, and before the island is forgotten.
+  std::vector<NodeId> TakeEnded();
 
   // Takes a report of the log from a member.
   // INVALID_ARGUMENT: the bytes are no report, or the executor lies. Nothing has changed then, and
@@ -110,7 +119,7 @@ class IslandLinks {
   absl::Status Take(ExecutorId executor, std::string_view report);
 
   // Whether the owner should call Send when control returns to the loop.
-  bool wants_send() const { return version_due_ || replan_ || !due_.empty(); }
+  bool wants_send() const { return version_due_ || replan_ || !due_.empty() || !ended_.empty(); }
   // Begins a version if one is due, and sends frames. Entries that a link has no room for leave
   // after the executor's next report, or with SendAll. Counts in `sent` what it sends.
   void Send(Clock::time_point now, LinkTraffic& sent);
@@ -177,7 +186,11 @@ class IslandLinks {
     LogNumber moved_to = 0;
     std::optional<std::string> parent;  // endpoint, as it was told; empty: the controller
   };
+  absl::Status Append(Member& member, NewLogEntry&& entry);
   void SetDue(End& end);
+  // Of entries that were concluded.
+  void NoteConcluded();
+  void NoteEnded(NodeId node);
   // Tells an executor who its parent is.
   void TellParent(ExecutorId id, Member& member, const std::string& endpoint);
   void NoteProgress(ExecutorId id, Member& member, Clock::time_point now) const;
@@ -213,6 +226,10 @@ class IslandLinks {
 
   const IslandLinksOptions options_;
   LogHead head_;
+  std::vector<End*> end_of_child_;  // in the present version
+  size_t unknown_ = 0;              // members that are in no version yet
+  std::map<NodeId, size_t> split_;  // LaunchAlls that are open in several entries
+  std::vector<NodeId> ended_;       // for TakeEnded
   // R3: either every member is in the present version, or another version is due. An executor that
   // has left stays in the present version without a link.
   std::map<ExecutorId, Member> members_;

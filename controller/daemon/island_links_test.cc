@@ -408,6 +408,74 @@ TEST_F(IslandLinksTest, AnExecutorThatIsBehindWhatItSaidOrBeyondWhatItWasSentDoe
   EXPECT_EQ(resume(1, 2), absl::StatusCode::kFailedPrecondition);
 }
 
+// A launch for all: one entry, which nobody ends before its work has ended.
+TEST_F(IslandLinksTest, WhatIsForAllIsOneEntryAndHasEndedOnceAllHaveEndedIt) {
+  Registration &one = Join(1), &two = Join(2), &three = Join(3);
+  Send();
+  const auto all = [&](uint32_t first, uint32_t last, uint64_t node) {
+    ASSERT_TRUE(links_
+                    .AppendAll(ExecutorId(first), ExecutorId(last),
+                               {fmt::format("all {}", node), {}}, NodeId(node), nullptr)
+                    .ok());
+  };
+  all(1, 3, 7);
+  all(2, 3, 8);
+  EXPECT_EQ(links_.open(), 2u);
+  Send();
+  for (Registration* const each : {&one, &two, &three}) each->Deliver();
+  EXPECT_THAT(one.taken, ElementsAre("all 7"));
+  EXPECT_THAT(two.taken, ElementsAre("all 7", "all 8"));
+  EXPECT_THAT(links_.TakeEnded(), IsEmpty());
+  ASSERT_TRUE(Report(2).ok());
+  ASSERT_TRUE(Report(3).ok());
+  EXPECT_THAT(links_.TakeEnded(), ElementsAre(NodeId(8)));
+  links_.Leave(ExecutorId(1));  // it never ends it
+  EXPECT_THAT(links_.TakeEnded(), IsEmpty());
+  now_ += milliseconds(50);
+  Send();
+  two.Deliver();
+  three.Deliver();
+  ASSERT_TRUE(Report(2).ok());  // again, in the new version
+  ASSERT_TRUE(Report(3).ok());
+  EXPECT_THAT(links_.TakeEnded(), ElementsAre(NodeId(7)));
+}
+
+TEST_F(IslandLinksTest, WhatIsForAllWhileOneWaitsForAVersionEndsWithTheLastOfItsEntries) {
+  Registration& one = Join(1);
+  Send();
+  Registration& two = Join(2);
+  ASSERT_TRUE(links_.AppendAll(ExecutorId(1), ExecutorId(2), {"all", {}}, NodeId(7), nullptr).ok());
+  ASSERT_TRUE(links_.AppendAll(ExecutorId(1), ExecutorId(2), {"free", {}}, NodeId(), nullptr).ok());
+  now_ += milliseconds(50);
+  Send();
+  one.Deliver();
+  two.Deliver();
+  EXPECT_THAT(one.taken, ElementsAre("all", "free"));
+  EXPECT_THAT(two.taken, ElementsAre("all", "free"));
+  ASSERT_TRUE(Report(2).ok());
+  EXPECT_THAT(links_.TakeEnded(), IsEmpty());
+  ASSERT_TRUE(Report(1).ok());
+  EXPECT_THAT(links_.TakeEnded(), ElementsAre(NodeId(7)));
+  EXPECT_EQ(links_.open(), 0u);
+}
+
+TEST_F(IslandLinksTest, WhatIsForAllOfWhomNobodyIsLeftHasEnded) {
+  Join(1);
+  Join(2);
+  Join(3);
+  Send();
+  Join(4);
+  ASSERT_TRUE(links_.AppendAll(ExecutorId(3), ExecutorId(4), {"all", {}}, NodeId(7), nullptr).ok());
+  links_.Leave(ExecutorId(4));
+  links_.Leave(ExecutorId(3));
+  now_ += milliseconds(50);
+  Send();
+  EXPECT_THAT(links_.TakeEnded(), ElementsAre(NodeId(7)));
+  ASSERT_TRUE(links_.AppendAll(ExecutorId(3), ExecutorId(4), {"all", {}}, NodeId(8), nullptr).ok());
+  EXPECT_TRUE(links_.wants_send());
+  EXPECT_THAT(links_.TakeEnded(), ElementsAre(NodeId(8)));
+}
+
 // What an executor does not take is charged to whoever had it sent.
 TEST_F(IslandLinksTest, AnEntryIsChargedUntilItIsConcludedOrItsExecutorHasLeft) {
   const auto payer = std::make_shared<MemoryBudget>(1 << 20);
@@ -417,17 +485,17 @@ TEST_F(IslandLinksTest, AnEntryIsChargedUntilItIsConcludedOrItsExecutorHasLeft) 
   Registration& one = Join(1);
   Join(2);
   append(1);  // it waits for a version
-  EXPECT_EQ(payer->used(), 121);
+  EXPECT_EQ(payer->used(), 127);
   Send();
   append(1);
   append(2);
-  EXPECT_EQ(payer->used(), 363);
-  EXPECT_EQ(links_.charged_bytes(), 363);
+  EXPECT_EQ(payer->used(), 381);
+  EXPECT_EQ(links_.charged_bytes(), 381);
   Send();
   one.Deliver();
-  EXPECT_EQ(payer->used(), 363) << "nobody knows yet that they came";
+  EXPECT_EQ(payer->used(), 381) << "nobody knows yet that they came";
   ASSERT_TRUE(Report(1).ok());
-  EXPECT_EQ(payer->used(), 121);
+  EXPECT_EQ(payer->used(), 127);
   links_.Leave(ExecutorId(2));
   Send();
   EXPECT_EQ(payer->used(), 0);

@@ -30,7 +30,10 @@ void IslandLinks::RelayDown(ExecutorId host) {
     return;
   }
   if (relay.placed) version_due_ = true;
-  if (relay.child) head_.Detach(*relay.child);
+  if (relay.child) {
+    head_.Detach(*relay.child);
+    end_of_child_[*relay.child] = nullptr;
+  }
   for (auto& [id, member] : members_) {
     if (member.above == &relay) member.above = nullptr;
   }
@@ -104,6 +107,7 @@ void IslandLinks::PlaceRelays(uint32_t child, Clock::time_point now) {
   for (size_t i = 0; i < plan_.relays.size(); ++i) {
     if (!plan_.relays[i].top) continue;
     Relay& relay = relays_.at(ExecutorId(plan_.relays[i].host));
+    end_of_child_[child] = &relay;
     relay.child = child++;
     PlaceBelow(i, &relay, {});
     // The task precedes the frames of its version on this link, so nothing of older ones is in the
@@ -169,7 +173,7 @@ absl::Status IslandLinks::TakeFromRelay(ExecutorId host, std::string_view bytes,
                            report.version);
   FAIRWAY_RETURN_IF_ERROR(head_.Take(*relay.child, report));
   relay.heard = now;
-  head_.TakeConcluded();
+  NoteConcluded();
   if (Leaves(relay)) SetDue(relay);
   return absl::OkStatus();
 }

@@ -27,17 +27,6 @@ std::chrono::nanoseconds Nanoseconds(uint64_t said) {
   return std::chrono::nanoseconds(static_cast<int64_t>(std::min<uint64_t>(said, INT64_MAX)));
 }
 
-// Whether the command may leave together with a later one: it lets the executor begin nothing that
-// somebody waits for.
-bool MayLinger(const Command& command) {
-  if (const auto* receive = std::get_if<PrepareReceive>(&command))
-    return receive->has_reader && std::ranges::none_of(receive->sources, [](const ShardSource& s) {
-             return s.kind == ShardSource::Kind::kController;  // its bytes take a while
-           });
-  return std::holds_alternative<PrepareLaunch>(command) ||
-         std::holds_alternative<FreeGroups>(command);
-}
-
 }  // namespace
 
 WorkerHub::WorkerHub(Loop& loop, WorkerHubOptions options, WorkerHubEvents* events,
@@ -230,8 +219,9 @@ v1::FromController WorkerHub::Accepted(ExecutorId id, uint32_t protocol) const {
 
 void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message) {
   if (!Agree(peer, message.protocol(), message.newest_protocol(), message.spec().worker())) return;
-  const auto spec = ExecutorSpecFromProto(message.spec());
+  auto spec = ExecutorSpecFromProto(message.spec());
   if (!spec.ok()) return FencePeer(peer, Text(spec.status()));
+  spec->takes_spans = peer.protocol >= kTakesSpans;
   if (Executor* old = FindExecutor(spec->worker);
       old != nullptr && old->state != Executor::State::kLost) {
     if (old->state == Executor::State::kUp &&
@@ -255,7 +245,10 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   early_ = &early;
   const auto id = events_->OnExecutorUp(*spec);
   early_ = nullptr;
-  if (!id.ok()) return FencePeer(peer, Text(id.status()));
+  if (!id.ok()) {
+    SendEarly(std::move(early));
+    return FencePeer(peer, Text(id.status()));
+  }
 
   auto& executor = executors_[*id];
   if (executor == nullptr) {
@@ -297,7 +290,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   island->links.Join(*id, peer.link.get(), spec->incarnation, spec->worker);
   OfferRelay(spec->worker);
   SendSoon(*island);
-  for (Early& one : early) Send(one.executor, std::move(one.command), std::move(one.payer));
+  SendEarly(std::move(early));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
                spec->island, spec->num_devices, spec->platform_name, message.host(), message.pid());
 }
@@ -461,88 +454,18 @@ void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
   DeclareLost(*executor, how, LogText(died));
 }
 
-void WorkerHub::Send(ExecutorId id, Command command, std::shared_ptr<MemoryBudget> payer) {
-  const auto it = executors_.find(id);
-  if (it == executors_.end() || !IsUp(*it->second)) {
-    if (early_ != nullptr) early_->push_back({id, std::move(command), std::move(payer)});
-    return;
-  }
-  Executor& executor = *it->second;
-  if (!executor.refused.empty()) return;
-  auto body = EncodeToSend(command, options_.command_bytes, &encoded_members_);
-  if (!body.ok()) return RefuseCommand(executor, body.status());
-  const bool lingers = MayLinger(command);
-  if (const absl::Status status =
-          executor.island->links.Append(id, *std::move(body), lingers, std::move(payer));
-      !status.ok())
-    return RefuseCommand(executor, status);
-  ++commands_sent_;
-  if (executor.island->links.wants_send()) SendSoon(*executor.island);
-}
-
-void WorkerHub::SendSoon(Island& island) {
-  if (std::exchange(island.due, true)) return;
-  due_.push_back(&island);
-  if (due_.size() > 1) return;
-  loop_.Post("send commands", [this, alive = alive_] {
-    if (!*alive) return;
-    for (Island* const next : std::exchange(due_, {})) {
-      next->due = false;
-      next->links.Send(now_(), sent_);
-      TellParents(*next);
-    }
-  });
-}
-
-void WorkerHub::LeaveLog(const Executor& executor) {
-  executor.island->links.Leave(executor.id);
-  SendSoon(*executor.island);
-}
-
-void WorkerHub::RefuseCommand(Executor& executor, const absl::Status& why) {
-  executor.refused = fmt::format(
-      "it was to be sent {}: this is a bug of the controller, which should have refused what asked "
-      "for it",
-      Text(why));
-  spdlog::error("worker {} is given up: {}", executor.spec.worker, executor.refused);
-  LeaveLog(executor);
-  // The owner is in the middle of a call.
-  loop_.Post("command too long", [this, alive = alive_, id = executor.id] {
-    if (!*alive) return;
-    const auto it = executors_.find(id);
-    if (it == executors_.end() || it->second->refused.empty() || !IsUp(*it->second)) return;
-    EndExecutor(*it->second, it->second->refused);
-  });
-}
-
-void WorkerHub::OnLogReport(Peer& peer, const Frame& frame) {
-  const Executor& executor = *executors_[peer.executor];
-  if (executor.peer != peer.number || executor.state != Executor::State::kUp ||
-      !executor.refused.empty())
-    return;
-  ++received_.messages;
-  received_.bytes += kFrameHeaderBytes + frame.payload.size();
-  if (const absl::Status status = executor.island->links.Take(peer.executor, frame.payload);
-      !status.ok()) {
-    spdlog::warn("worker {} sent a bad report of the log: {}", peer.worker, Text(status));
-    return GiveUp(peer, fmt::format("it sent a bad report of the log ({})", Text(status)));
-  }
-  if (executor.island->links.wants_send()) SendSoon(*executor.island);
-}
-
 size_t WorkerHub::open_entries() const {
   size_t open = 0;
   for (const auto& [name, island] : islands_) open += island->links.open();
   return open;
 }
 
-int64_t WorkerHub::charged_bytes() const {
-  int64_t charged = 0;
-  for (const auto& [name, island] : islands_) charged += island->links.charged_bytes();
-  return charged;
-}
-
-absl::Status WorkerHub::CheckInvariants() const {
+absl::Status WorkerHub::CheckInvariants(std::optional<int64_t> charged) const {
+  int64_t held = 0;
+  for (const auto& [name, island] : islands_) held += island->links.charged_bytes();
+  if (charged.value_or(held) != held)
+    return Error(absl::StatusCode::kInternal,
+                 "{} bytes of commands are counted, but the logs have {}", *charged, held);
   for (const auto& [id, executor] : executors_) {
     const auto it = executor_of_worker_.find(executor->spec.worker);
     if (it == executor_of_worker_.end() || it->second != id ||

@@ -61,6 +61,10 @@ class WorkerHub {
   // executor's registration ends, and the cause names the sizes. The command's bytes are taken from
   // `payer` until the executor has reported that it has the command, or is lost.
   void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer = nullptr);
+  // The same for all executors of an island from `first` to `last`, which take spans
+  // (ExecutorSpec): one entry of its log. Of a LaunchAll, OnLaunchesEnded tells the end.
+  void SendAll(ExecutorId first, ExecutorId last, Command command,
+               std::shared_ptr<MemoryBudget> payer = nullptr);
 
   // Sends the answer to a callback at once. Drops it if the executor is not registered. If it is
   // too long, the program gets RESOURCE_EXHAUSTED instead.
@@ -126,7 +130,6 @@ class WorkerHub {
   uint64_t links_resumed() const { return links_resumed_; }
   // Entries of the logs that are not concluded.
   size_t open_entries() const;
-  int64_t charged_bytes() const;  // of these; for tests
   // Relays of the islands' logs, the deepest tree, and how often an end of one was given another
   // place because of trouble.
   struct Relays {
@@ -138,8 +141,9 @@ class WorkerHub {
   Relays relays() const;
   // The relays that are connected, by worker.
   std::vector<RelayStatus> RelayTree() const;
-  // INTERNAL: a log breaks one of its invariants. For tests.
-  absl::Status CheckInvariants() const;
+  // INTERNAL: a log breaks one of its invariants, or others are charged for the logs' entries than
+  // `charged` bytes. For tests.
+  absl::Status CheckInvariants(std::optional<int64_t> charged = std::nullopt) const;
 
  private:
   enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kPulse, kRelay, kDone };
@@ -150,7 +154,8 @@ class WorkerHub {
   struct RelayRecord;
   struct Compilation;
   struct Early {
-    ExecutorId executor;
+    ExecutorId executor;             // or the first one
+    std::optional<ExecutorId> last;  // of SendAll
     Command command;
     std::shared_ptr<MemoryBudget> payer;
   };
@@ -244,6 +249,8 @@ class WorkerHub {
   void LeaveLog(const Executor& executor);
   // Has the island's log sent when control returns to the loop.
   void SendSoon(Island& island);
+  void SendEarly(std::vector<Early> early);
+  void TellEnded(Island& island);
   // Ends an executor that a command cannot be sent to.
   void RefuseCommand(Executor& executor, const absl::Status& why);
   Executor* FindExecutor(const std::string& worker);

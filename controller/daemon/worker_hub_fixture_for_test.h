@@ -94,6 +94,9 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
   void OnCrowded(ExecutorId executor) override { crowded_.push_back(executor.value); }
   void OnCallback(ExecutorId, CallbackCall) override {}
   void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
+  void OnLaunchesEnded(std::vector<NodeId> nodes) override {
+    ended_.insert(ended_.end(), nodes.begin(), nodes.end());
+  }
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override {
     reports_.emplace_back(executor.value, incarnation.value);
   }
@@ -191,6 +194,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
   std::vector<uint64_t> up_;
   std::vector<std::pair<uint32_t, std::string>> lost_;
   std::vector<uint32_t> crowded_;
+  std::vector<NodeId> ended_;
   std::vector<std::pair<uint32_t, uint64_t>> reports_;
 };
 

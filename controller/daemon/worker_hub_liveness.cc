@@ -119,6 +119,7 @@ void WorkerHub::Forget(ExecutorId id) {
           executors_, [&](const auto& other) { return other.second->spec.island == spec.island; }))
     return;
   if (const auto island = islands_.find(spec.island); island != islands_.end()) {
+    TellEnded(*island->second);
     std::erase(due_, island->second.get());
     islands_.erase(island);
   }
@@ -179,6 +180,7 @@ void WorkerHub::Tick() {
   for (const auto& [name, island] : islands_) {
     island->links.SendAll(now, sent_);
     TellParents(*island);
+    TellEnded(*island);
   }
 }
 

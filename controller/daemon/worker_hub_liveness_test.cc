@@ -67,6 +67,7 @@ class LivenessTest : public ::testing::Test, public WorkerHubEvents {
   void OnCallback(ExecutorId, CallbackCall) override {}
   void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
   void OnReport(ExecutorId, Incarnation, Report) override {}
+  void OnLaunchesEnded(std::vector<NodeId>) override {}
 
   Seen& Accept(const std::string& peer = "10.0.0.1:1") {
     Seen& seen = seen_.emplace_back();

@@ -33,6 +33,9 @@ class WorkerHubEvents {
   // Loaded code takes too many mappings: code that no session holds should be unloaded.
   virtual void OnCrowded(ExecutorId executor) = 0;
   virtual void OnReport(ExecutorId executor, Incarnation incarnation, Report report) = 0;
+  // These LaunchAlls have ended on every executor that got them, or that executor was lost
+  // (OnExecutorLost has told of it). A failure comes before, with OnReport.
+  virtual void OnLaunchesEnded(std::vector<NodeId> nodes) = 0;
   // A running program calls a function of its client. The owner must call WorkerHub::Answer, also
   // for a call that is given up meanwhile.
   virtual void OnCallback(ExecutorId executor, CallbackCall call) = 0;

@@ -14,6 +14,10 @@ namespace fairway {
 
 void WorkerHub::OnRegisterRelay(Peer& peer, const v1::RegisterRelay& message) {
   if (!Agree(peer, message.protocol(), message.newest_protocol(), message.worker())) return;
+  if (peer.protocol < kTakesSpans)
+    return FencePeer(peer, fmt::format("a relay that speaks link protocol {}, and {} is needed: "
+                                       "upgrade its worker",
+                                       peer.protocol, kTakesSpans));
   if (message.worker().empty() || !SplitHostPort(message.endpoint()).ok())
     return FencePeer(peer, "a relay needs the name of a worker, and the host:port of its own port");
   if (const auto it = relays_.find(message.worker()); it != relays_.end()) {
@@ -120,6 +124,7 @@ void WorkerHub::OnRelayReport(Peer& peer, const Frame& frame) {
     RelayEnded(peer);
     return FencePeer(peer, why);
   }
+  TellEnded(*host->island);
   if (links.wants_send()) SendSoon(*host->island);
 }
 

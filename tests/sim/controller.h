@@ -59,11 +59,14 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   void OnExecutorLost(ExecutorId id, const absl::Status& cause) override;
   void OnCrowded(ExecutorId executor) override;
   void OnReport(ExecutorId id, Incarnation incarnation, Report report) override;
+  void OnLaunchesEnded(std::vector<NodeId> nodes) override;
   void OnCallback(ExecutorId executor, CallbackCall call) override;
   void OnCallbackGivenUp(ExecutorId executor, uint64_t call) override;
 
   // ClusterActions
   void Send(ExecutorId executor, Command command, std::shared_ptr<MemoryBudget> payer) override;
+  void SendAll(ExecutorId first, ExecutorId last, Command command,
+               std::shared_ptr<MemoryBudget> payer) override;
   void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
   void WithdrawUpload(TransferId transfer) override;
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
@@ -84,8 +87,8 @@ class Controller final : public ClusterActions, public SessionSink, public Worke
   void CheckStalled();
   void Answered(SessionId session, uint64_t token, bool fetch,
                 const absl::StatusOr<BytesRef>& result);
-  void NoteLaunch(Member& member, const Launch& launch);
-  void NotePrepare(const Member& member, const PrepareLaunch& prepare);
+  void NoteLaunch(Member& member, NodeId node, LaunchId id, bool ahead);
+  void NotePrepare(const Member& member, NodeId node, ExecutableId code);
   void CheckLaunches();
   // Checks that no turn was long.
   void CheckUnits();

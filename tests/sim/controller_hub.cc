@@ -118,6 +118,12 @@ void Controller::OnReport(ExecutorId id, Incarnation incarnation, Report report)
   Settle();
 }
 
+void Controller::OnLaunchesEnded(std::vector<NodeId> nodes) {
+  for (const NodeId node : nodes) world_.Trace("n{} has ended on all executors", node);
+  cluster_.fleet().LaunchesEnded(std::move(nodes));
+  Settle();
+}
+
 void Controller::OnCrowded(ExecutorId) {}
 void Controller::OnCallback(ExecutorId, CallbackCall) {}
 void Controller::OnCallbackGivenUp(ExecutorId, uint64_t) {}

@@ -22,6 +22,8 @@ void GangWatch::OnCommand(const Command& command) {
       shared_.insert(code->executable);
   } else if (const auto* launch = std::get_if<Launch>(&command)) {
     if (launch->gang) launched_.push_back(launch->node);
+  } else if (const auto* all = std::get_if<LaunchAll>(&command)) {
+    launched_.push_back(all->node);
   }
 }
 

@@ -377,9 +377,16 @@ void Machine::Follow(ReportPace::Next next) {
 }
 
 void Machine::SendReport() {
-  v1::ToController message;
-  ToProto(core_->TakeReport(), incarnation_, message.mutable_report());
-  SendKept(message);
+  const Report report = core_->TakeReport();
+  if (const absl::Status ended = registration_->Ended(report.ended); !ended.ok())
+    world_.Broken("link", "{}: {}", worker_, Describe(ended));
+  if (report.news) {
+    v1::ToController message;
+    ToProto(report, incarnation_, message.mutable_report());
+    SendKept(message);
+  } else {
+    world_.Count("report of the log alone");
+  }
   SendLogReport(CommandInbox::With::kReport);
 }
 

@@ -23,16 +23,34 @@ absl::StatusOr<std::vector<Command>> CommandInbox::Take(std::string_view bytes) 
   unreported_ += bytes.size();
   std::vector<Command> out;
   out.reserve(fresh.size());
+  std::vector<LogFrame::Received> ended;
+  ended.reserve(fresh.size());
   for (const LogFrame::Received& entry : fresh) {
     if (entry.header.kind != EntryKind::kCommand)
       return InvalidArgument("entry {} is a {}, expected a COMMAND", entry.header.number,
                              Name(entry.header.kind));
     absl::StatusOr<Command> command = DecodeCommand(entry.body);
     if (!command.ok()) return command.status();
+    const bool later = (entry.header.flags & kEndsLater) != 0;
+    auto* const all = std::get_if<LaunchAll>(&*command);
+    if (later != (all != nullptr))
+      return InvalidArgument("entry {} ends {}, expected only LaunchAll to end later",
+                             entry.header.number, later ? "later" : "at once");
+    if (later) {
+      all->entry = entry.header.number;
+    } else {
+      ended.push_back(entry);
+    }
     out.push_back(*std::move(command));
   }
-  FAIRWAY_RETURN_IF_ERROR(follower_.Ended(fresh, /*wakes=*/false));
+  FAIRWAY_RETURN_IF_ERROR(follower_.Ended(ended, /*wakes=*/false));
   return out;
+}
+
+absl::Status CommandInbox::Ended(const std::vector<uint64_t>& entries) {
+  for (const LogNumber entry : entries) FAIRWAY_RETURN_IF_ERROR(follower_.Ended(entry));
+  awaited_ |= !entries.empty();
+  return absl::OkStatus();
 }
 
 void CommandInbox::Resend() {
@@ -42,7 +60,9 @@ void CommandInbox::Resend() {
 
 std::string CommandInbox::Report(With with) {
   const size_t least = with == With::kNothing ? kAtOnce : with == With::kReport ? kWithReport : 1;
-  if (unreported_ < least || follower_.version() == 0) return {};
+  const bool awaited = with != With::kNothing && awaited_;
+  if ((unreported_ < least && !awaited) || follower_.version() == 0) return {};
+  awaited_ = false;
   std::string report = EncodeLogReport(follower_.Next());
   unreported_ = follower_.more() ? kAtOnce : 0;
   return report;

@@ -24,10 +24,14 @@ class CommandInbox {
   explicit CommandInbox(ExecutorId self) : follower_(self.value) {}
 
   // Returns the new commands of a frame. The caller must carry them out at once, in this order.
-  // They count as ended, because a Report tells the ends of their work (graph/plan.h).
-  // INVALID_ARGUMENT, FAILED_PRECONDITION: the frame, or a command in it, is bad. The registration
-  // is over then.
+  // They count as ended, because a Report tells the ends of their work (graph/plan.h); but a
+  // LaunchAll ends with Ended. INVALID_ARGUMENT, FAILED_PRECONDITION: the frame, or a command in
+  // it, is bad. The registration is over then.
   absl::StatusOr<std::vector<Command>> Take(std::string_view frame);
+
+  // These entries, which LaunchAlls of Take name, have ended. FAILED_PRECONDITION: one of them does
+  // not run here.
+  absl::Status Ended(const std::vector<uint64_t>& entries);
 
   // The message that leaves together with a report of the log. A report of the log leaves alone
   // only when the controller may wait for it before it sends more.
@@ -44,6 +48,7 @@ class CommandInbox {
  private:
   LogFollower follower_;
   size_t unreported_ = 0;  // bytes of frames since the last report
+  bool awaited_ = false;   // a LaunchAll has ended since
 };
 
 }  // namespace fairway

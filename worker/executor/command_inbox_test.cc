@@ -53,6 +53,37 @@ TEST(CommandInboxTest, CommandsComeOnceAndInOrder) {
               ElementsAre(60));
 }
 
+TEST(CommandInboxTest, ALaunchForAllEndsWhenItsWorkHasAndIsReportedAtOnce) {
+  CommandInbox inbox(ExecutorId(3));
+  LaunchAll all;
+  all.node = NodeId(7);
+  all.launch_id = LaunchId(8);
+  all.executable = ExecutableId(9);
+  LogFrameWriter writer(1, {});
+  writer.Add({4, LogSpan{2, 5}, EntryKind::kCommand, kEndsLater}, EncodeCommand(all).value());
+  writer.Add({5, LogSpan{2, 5}, EntryKind::kCommand, 0}, EndOf(50));
+  const auto commands = inbox.Take(writer.Take());
+  ASSERT_TRUE(commands.ok()) << commands.status();
+  ASSERT_THAT(*commands, SizeIs(2));
+  EXPECT_EQ(std::get<LaunchAll>((*commands)[0]).entry, 4u);
+  EXPECT_EQ(std::get<LaunchAll>((*commands)[0]).node, NodeId(7));
+  EXPECT_THAT(inbox.Report(With::kReport), IsEmpty());
+  EXPECT_THAT(DecodeLogReport(inbox.Report(With::kHeartbeat))->ended, ElementsAre(LogRange{5, 5}));
+  ASSERT_TRUE(inbox.Ended({4}).ok());
+  EXPECT_FALSE(inbox.Ended({4}).ok());
+  EXPECT_THAT(inbox.Report(With::kNothing), IsEmpty());
+  EXPECT_THAT(DecodeLogReport(inbox.Report(With::kReport))->ended, ElementsAre(LogRange{4, 4}));
+  EXPECT_THAT(inbox.Report(With::kReport), IsEmpty());
+  // Which entries end later is known from both: the command and the entry.
+  LogFrameWriter at_once(1, {}), later(1, {});
+  at_once.Add({6, LogSpan::One(3), EntryKind::kCommand, 0}, EncodeCommand(all).value());
+  later.Add({6, LogSpan::One(3), EntryKind::kCommand, kEndsLater}, EndOf(60));
+  EXPECT_THAT(Text(CommandInbox(ExecutorId(3)).Take(at_once.Take()).status()),
+              HasSubstr("entry 6 ends at once, expected only LaunchAll to end later"));
+  EXPECT_THAT(Text(CommandInbox(ExecutorId(3)).Take(later.Take()).status()),
+              HasSubstr("entry 6 ends later, expected"));
+}
+
 TEST(CommandInboxTest, AReportGoesWithAHeartbeatOrWhenThereIsEnoughToReport) {
   CommandInbox inbox(ExecutorId(3));
   EXPECT_THAT(inbox.Report(With::kHeartbeat), IsEmpty()) << "there is no version yet";

@@ -26,6 +26,9 @@ absl::Status ExecutorCore::Contradiction(NodeId node, std::string_view what) {
 void ExecutorCore::On(InstallExecutable command) {
   if (!command.members.empty()) shared_.insert(command.executable);
   actions_->Load(command);
+  if (!command.positions.empty())
+    parts_[command.executable] = {std::move(command.devices), std::move(command.positions),
+                                  std::move(command.outputs), std::move(command.distinct)};
 }
 
 void ExecutorCore::On(InstallSequence command) {
@@ -51,6 +54,7 @@ void ExecutorCore::SequenceLoaded(ExecutableId sequence,
 void ExecutorCore::On(DropExecutable command) {
   follows_.erase(command.executable);
   shared_.erase(command.executable);
+  parts_.erase(command.executable);
   if (wanted_.erase(command.executable) == 0) return actions_->Unload(command.executable);
   sequences_.erase(command.executable);
 }
@@ -64,6 +68,7 @@ const SequenceCode* ExecutorCore::SequenceOf(const Node& node) const {
 void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, bool follows) {
   if (follows) follows_.insert(executable);
   report_.installed.push_back({executable, std::move(status)});
+  report_.news = true;
   actions_->ReportWanted(/*may_wait=*/false);
 }
 
@@ -260,6 +265,31 @@ void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status, bool may_
       ended_through_ = ended_above_.TakeFront(1).front().last;
   }
   if (seq > ended_through_) report_.finished.push_back(seq);
+  report_.news = true;
+  Reported(may_wait);
+}
+
+void ExecutorCore::ReportLaunchEnd(const PrepareLaunch& launch, const absl::Status& status,
+                                   bool may_wait) {
+  if (launch.entry == 0) return ReportEnd(launch.seq, status, may_wait);
+  if (status.ok() || Planted(Bug::kEndUnheard)) {
+    report_.ended.push_back(launch.entry);
+  } else {
+    unheard_.emplace(launch.node, launch.entry);
+  }
+  if (!status.ok()) AddFailure({.status = status, .node = launch.node});
+  Reported(may_wait);
+}
+
+void ExecutorCore::On(FailureHeard command) {
+  const auto failed = unheard_.find(command.node);
+  if (failed == unheard_.end()) return;
+  report_.ended.push_back(failed->second);
+  unheard_.erase(failed);
+  Reported(/*may_wait=*/false);
+}
+
+void ExecutorCore::Reported(bool may_wait) {
   actions_->ReportWanted(may_wait);
   if (++report_ends_ < kReportEnds && report_bytes_ < kReportBytes) return;
   report_ends_ = report_bytes_ = 0;
@@ -270,11 +300,13 @@ void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status, bool may_
 void ExecutorCore::AddInlined(Report::Inlined inlined) {
   report_bytes_ += inlined.bytes->size() + 32;
   report_.inlined.push_back(std::move(inlined));
+  report_.news = true;
 }
 
 void ExecutorCore::AddFailure(Report::Failure failure) {
   report_bytes_ += failure.status.message().size() + 32;
   report_.failures.push_back(std::move(failure));
+  report_.news = true;
 }
 
 Report ExecutorCore::TakeReport() {
@@ -319,6 +351,8 @@ void ExecutorCore::Reset() {
   wanted_.clear();
   follows_.clear();
   shared_.clear();
+  parts_.clear();
+  unheard_.clear();
   lines_.Clear();
   launches_.clear();
   sends_.clear();

@@ -93,28 +93,23 @@ class ExecutorCore {
 
   // For tests and the end-of-test accounting.
   size_t num_shards() const { return shards_.size(); }
-  // A gang that was launched and is not started, or a sequence some of whose steps are not;
-  // nullptr: the node is no such gang.
+  // A launched gang that is not started, or a sequence with steps that are not; else nullptr.
   const PrepareLaunch* Waiting(NodeId node) const;
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_sends() const { return sends_.size(); }
   bool sends(TransferId transfer) const { return sends_.contains(transfer); }
-  size_t num_pulls() const;  // waiting or being served
-  // What is kept of the ends above the watermark of reports.
-  size_t ended_records() const { return ended_above_.ranges(); }
+  size_t num_pulls() const;                                       // waiting or being served
+  size_t ended_records() const { return ended_above_.ranges(); }  // above the watermark of reports
 
-  // Bounds memory (some 100 bytes each). The controller's bounds do not cover these pulls:
-  // receivers ask for all shards at once, perhaps long before PrepareSend comes.
+  // Of some 100 bytes each. Receivers ask for all shards, perhaps long before PrepareSend comes.
   static constexpr size_t kMaxEarlyPulls = size_t{1} << 20;
-  // Steps of one sequence that are started and not ended, at most. The memory that lowering
-  // reserves for a sequence relies on this bound (graph/lowering.h).
+  // Steps of one sequence at work, at most: lowering reserves memory for them (graph/lowering.h).
   static constexpr size_t kStepsAtWork = kSequenceWindow;
   static constexpr uint64_t kTurnUnits = 600;      // with cold caches a unit takes up to 5 us
   static constexpr size_t kReportBytes = 8 << 20;  // approximate; one end alone may have more
   static constexpr size_t kReportEnds = 4000;      // the controller handles a report in one go
   static constexpr size_t kShardsAtOnce = 1024;
-  // After this many units a sequence lets other sequences and the waiting commands go on.
-  static constexpr uint64_t kSliceUnits = 250;
+  static constexpr uint64_t kSliceUnits = 250;  // then a sequence lets others and commands go on
   static constexpr size_t kRememberedSends = 65536;  // ended sends; late pulls of them are refused
 
  private:
@@ -135,6 +130,8 @@ class ExecutorCore {
   void On(CancelNode command);
   void On(AbandonLaunch command);
   void On(FreeGroups command);
+  void On(LaunchAll command);
+  void On(FailureHeard command);
 
   void Declare(const GroupPart& part, NodeId producer);
   // Returns whether the shard is ready or failed, or will be: a launched node computes it, or it is
@@ -151,8 +148,7 @@ class ExecutorCore {
   bool HasRoom(const GangPlace& place, ExecutableId executable);
   // Starts the gang, or begins the sequence, if its turn and its inputs have come.
   void StartGang(NodeId id);
-  // Something has changed for this gang: StartGang will look at it.
-  void MayStart(NodeId gang);
+  void MayStart(NodeId gang);  // something has changed for it: StartGang will look
   // The gang waits for its turn no more; those after it may have theirs.
   void LeaveLines(NodeId id, const Node& node);
   // Looks at gangs that are first in a line, when something has changed for them.
@@ -166,8 +162,7 @@ class ExecutorCore {
   absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
   void Start(NodeId id, Node& node);
   const SequenceCode* SequenceOf(const Node& node) const;
-  // Each does a part of what is in hand.
-  void GoOnLaunching();
+  void GoOnLaunching();  // this and the next: do a part of what is in hand
   void GoOnStarting();
   bool GoOnEnding(EndInHand& end);  // true: that was the last part
 
@@ -229,6 +224,9 @@ class ExecutorCore {
   void Forget(const GroupPart& part, const absl::Status& cause);
   // `may_wait`: as in ExecutorActions::ReportWanted.
   void ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait);
+  // Of a launch, which may have an entry and no seq.
+  void ReportLaunchEnd(const PrepareLaunch& launch, const absl::Status& status, bool may_wait);
+  void Reported(bool may_wait);
   void AddInlined(Report::Inlined inlined);
   void AddFailure(Report::Failure failure);
 
@@ -236,9 +234,10 @@ class ExecutorCore {
   const int max_gangs_;
   const size_t shards_at_once_;
   std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
-  std::set<ExecutableId> wanted_;   // sequences that were installed and not dropped
-  std::set<ExecutableId> follows_;  // code that InstallDone called `follows`
-  std::set<ExecutableId> shared_;   // code and sequences that other executors run, too
+  std::set<ExecutableId> wanted_;            // sequences that were installed and not dropped
+  std::set<ExecutableId> follows_;           // code that InstallDone called `follows`
+  std::set<ExecutableId> shared_;            // code and sequences that other executors run, too
+  std::map<ExecutableId, LocalPart> parts_;  // of code that LaunchAll may launch
   // Ids of steps and of their groups begin here. The controller never sees them.
   uint64_t next_step_ = kFirstStep;
   static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
@@ -286,7 +285,8 @@ class ExecutorCore {
       early_pulls_;  // (pull, index) of unknown transfers
   size_t num_early_pulls_ = 0;
   std::set<uint64_t> serving_;
-  LogRangeSet ended_above_;  // seqs that have ended, above ended_through_ + 1
+  std::map<NodeId, uint64_t> unheard_;  // failed LaunchAlls of which the entry has yet to end
+  LogRangeSet ended_above_;             // seqs that have ended, above ended_through_ + 1
   uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
   Report report_;

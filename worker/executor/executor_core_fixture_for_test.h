@@ -35,6 +35,7 @@ class Recorder : public ExecutorActions {
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override {
     Add("launch n{} id {}", node.node, launch.launch_id);
     started = node;
+    launched = launch;
   }
   void StartReceive(const PrepareReceive& node, size_t position) override {
     Add("receive n{}[{}]", node.node, position);
@@ -64,6 +65,7 @@ class Recorder : public ExecutorActions {
 
   Lines lines;
   PrepareLaunch started;  // the last one
+  Launch launched;        // and its launch
   bool wanted = false;
   bool urgent = false;  // some report may not wait
   bool turn_wanted = false;
@@ -78,10 +80,13 @@ class Recorder : public ExecutorActions {
 inline std::string Text(const Report& report) {
   std::string text = fmt::format("through {} also {}", report.finished_through, report.finished);
   for (const Report::Failure& f : report.failures)
-    text += fmt::format(" failed {}: {}", f.seq, Describe(f.status));
+    text += f.node ? fmt::format(" failed n{}: {}", f.node, Describe(f.status))
+                   : fmt::format(" failed {}: {}", f.seq, Describe(f.status));
   for (const Report::Inlined& i : report.inlined) text += fmt::format(" inline {}", Name(i.shard));
   for (const Report::Installed& i : report.installed)
     text += fmt::format(" x{}: {}", i.executable, Describe(i.status));
+  if (!report.ended.empty()) text += fmt::format(" entries {}", report.ended);
+  if (!report.ended.empty() && !report.news) text += " no news";
   return text;
 }
 

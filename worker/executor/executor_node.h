@@ -67,6 +67,14 @@ struct ExecutorNode {
   }
 };
 
+// This executor's part of code that it runs with others (InstallExecutable).
+struct LocalPart {
+  std::vector<int32_t> devices;
+  std::vector<int32_t> positions;
+  std::vector<GroupPart> outputs;  // of no group yet
+  std::vector<bool> distinct;
+};
+
 // ---- Launches in hand: they may have many arguments and results, so each is done a part at a
 // time.
 

@@ -316,9 +316,13 @@ bool ExecutorProcess::Lasts(Incarnation incarnation) const {
 
 void ExecutorProcess::SendReport(const Report& report) {
   if (session_ == nullptr) return;
-  v1::ToController message;
-  ToProto(report, session_->incarnation(), message.mutable_report());
-  SendKept(message);
+  if (const absl::Status ended = registration_.Ended(report.ended); !ended.ok())
+    return link_.End(Text(ended));
+  if (report.news) {
+    v1::ToController message;
+    ToProto(report, session_->incarnation(), message.mutable_report());
+    SendKept(message);
+  }
   SendLogReport(CommandInbox::With::kReport);
 }
 

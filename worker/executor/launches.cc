@@ -50,6 +50,44 @@ void ExecutorCore::On(PrepareLaunch command) {
   std::ranges::move(command.outputs, std::back_inserter(known->outputs));
 }
 
+void ExecutorCore::On(LaunchAll command) {
+  PrepareLaunch prepared;
+  prepared.node = command.node;
+  prepared.entry = command.entry;
+  prepared.executable = command.executable;
+  const auto part = parts_.find(command.executable);
+  if (part == parts_.end() || part->second.outputs.size() != command.outputs.size() ||
+      nodes_.contains(command.node) || ending_.contains(command.node))
+    return ReportLaunchEnd(
+        prepared,
+        Contradiction(command.node, "it is known already, or its code was installed otherwise"),
+        /*may_wait=*/false);
+  const LocalPart& here = part->second;
+  prepared.devices = here.devices;
+  for (const int32_t position : here.positions) {
+    ShardRefs& row = prepared.inputs.emplace_back();
+    row.reserve(command.inputs.size());
+    for (const GroupId group : command.inputs) row.push_back({group, position});
+  }
+  prepared.outputs = here.outputs;
+  for (size_t o = 0; o < command.outputs.size(); ++o)
+    prepared.outputs[o].group = command.outputs[o];
+  Launch launch;
+  launch.node = command.node;
+  launch.launch_id = command.launch_id;
+  launch.gang = true;
+  launch.ahead = command.ahead;
+  launch.non_donatable = std::move(command.non_donatable);
+  for (const int32_t output : command.inline_outputs) {
+    for (size_t d = 0; d < here.positions.size(); ++d) {
+      if (here.distinct[output * here.positions.size() + d])
+        launch.inline_shards.push_back({command.outputs[output], here.positions[d]});
+    }
+  }
+  On(std::move(prepared));
+  On(std::move(launch));
+}
+
 void ExecutorCore::On(Launch command) {
   const auto it = nodes_.find(command.node);
   if (it == nodes_.end()) return;  // it failed here before, and that was reported
@@ -241,7 +279,7 @@ void ExecutorCore::GoOnStarting() {
   starting_.reset();
   actions_->StartLaunch(prepared, *node.launch);
   if (Planted(Bug::kReportEarly) && id.value % 3 == 0)
-    ReportEnd(prepared.seq, absl::OkStatus(), /*may_wait=*/true);
+    ReportLaunchEnd(prepared, absl::OkStatus(), /*may_wait=*/true);
   if (!node.launch->gang) followed_.push_back({id});
 }
 
@@ -361,8 +399,8 @@ bool ExecutorCore::GoOnEnding(EndInHand& end) {
     // input.
     if (end.end.status.ok() && shards_.contains(shard.shard)) AddInlined(std::move(shard));
   }
-  ReportEnd(launch.seq, end.cancelled ? absl::OkStatus() : end.end.status,
-            /*may_wait=*/!end.cancelled);
+  ReportLaunchEnd(launch, end.cancelled ? absl::OkStatus() : end.end.status,
+                  /*may_wait=*/!end.cancelled);
   return true;
 }
 

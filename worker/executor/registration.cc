@@ -80,6 +80,10 @@ absl::StatusOr<std::vector<Command>> Registration::Take(std::string_view frame, 
   return inbox_->Take(frame);
 }
 
+absl::Status Registration::Ended(const std::vector<uint64_t>& entries) {
+  return inbox_ ? inbox_->Ended(entries) : absl::OkStatus();
+}
+
 std::string Registration::LogReport(CommandInbox::With with) {
   const bool cut = phase_ == Phase::kCut || phase_ == Phase::kResuming;
   return held() || (cut && !relay_.empty()) ? inbox_->Report(with) : std::string();

@@ -60,6 +60,8 @@ class Registration {
   // or the log comes from somebody else. The caller ends the link. `relay`: the frame came on the
   // link to a relay, which outlives the connection to the controller.
   absl::StatusOr<std::vector<Command>> Take(std::string_view frame, bool relay = false);
+  // As CommandInbox::Ended; of an earlier registration they count for nothing.
+  absl::Status Ended(const std::vector<uint64_t>& entries);
   // Returns a report of the log that leaves together with such a message; empty: none. It goes to
   // relay(), so do not call it while there is no link to that.
   std::string LogReport(CommandInbox::With with);

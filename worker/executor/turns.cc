@@ -5,17 +5,27 @@
 // before the command is done finds everything as if the command came later. Only sequences go on
 // between commands, and ends of launches with many outputs: as if the rest of the outputs came
 // later.
+#include <optional>
 #include <utility>
 
 #include "base/planted.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway {
+namespace {
+
+std::optional<LaunchId> LaunchIdOf(const Command& command) {
+  if (const auto* launch = std::get_if<Launch>(&command)) return launch->launch_id;
+  if (const auto* all = std::get_if<LaunchAll>(&command)) return all->launch_id;
+  return std::nullopt;
+}
+
+}  // namespace
 
 void ExecutorCore::OnCommand(Command command) {
-  if (const auto* launch = std::get_if<Launch>(&command)) {
+  if (const std::optional<LaunchId> launch = LaunchIdOf(command)) {
     ++inbox_launches_;
-    highest_launch_id_ = std::max(highest_launch_id_, launch->launch_id.value);
+    highest_launch_id_ = std::max(highest_launch_id_, launch->value);
   }
   inbox_.push_back(std::move(command));
   DoWork();
@@ -186,7 +196,7 @@ bool ExecutorCore::HandleNext() {
   if (inbox_.empty()) return false;
   Command command = std::move(inbox_.front());
   inbox_.pop_front();
-  if (std::holds_alternative<Launch>(command)) --inbox_launches_;
+  if (LaunchIdOf(command).has_value()) --inbox_launches_;
   work_.Charge(1);
   std::visit([this](auto&& c) { On(std::move(c)); }, std::move(command));
   if (work_.units() >= commands_until_) commands_next_ = false;

@@ -88,7 +88,7 @@ absl::Status RelayCore::FromParent(std::string_view bytes, Time) {
   if (frame.version < log_->version()) return absl::OkStatus();  // R3
   FAIRWAY_RETURN_IF_ERROR(log_->TakeFrame(frame));
   unreported_ += bytes.size();
-  if (unreported_ >= kAtOnce) ReportUp();
+  if (unreported_ >= kAtOnce || log_->Urgent()) ReportUp();
   PumpAll();
   return absl::OkStatus();
 }
@@ -112,6 +112,7 @@ absl::Status RelayCore::FromChild(Link* link, const Frame& frame, Time now) {
     }
     children_[*child].heard = now;
     Pump(*child);
+    if (log_->Urgent()) ReportUp();
     return absl::OkStatus();
   }
   v1::ToController message;
