@@ -2,6 +2,7 @@
 #include "base/host.h"
 
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,6 +110,17 @@ MemoryMappings CountMemoryMappings() {
   out.used =
       std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n');
   std::ifstream("/proc/sys/vm/max_map_count") >> out.most;
+  return out;
+}
+
+ProcessUse UseOfThisProcess() {
+  ProcessUse out;
+  timespec cpu{};
+  if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu) == 0)
+    out.cpu = std::chrono::seconds(cpu.tv_sec) + std::chrono::nanoseconds(cpu.tv_nsec);
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> out.resident_bytes;
+  out.resident_bytes *= ::sysconf(_SC_PAGESIZE);
   return out;
 }
 

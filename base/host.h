@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_BASE_HOST_H_
 #define FAIRWAY_BASE_HOST_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -42,6 +43,13 @@ struct MemoryMappings {
   int64_t most = 0;  // 0: not known
 };
 MemoryMappings CountMemoryMappings();
+
+// What this process takes of its host.
+struct ProcessUse {
+  std::chrono::nanoseconds cpu{0};
+  int64_t resident_bytes = 0;
+};
+ProcessUse UseOfThisProcess();
 
 // Random, from the operating system; never 0.
 Incarnation RandomIncarnation();

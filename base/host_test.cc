@@ -51,6 +51,15 @@ TEST(HostTest, MemoryMappingsAreCounted) {
   ::munmap(address, 64 * page);
 }
 
+TEST(HostTest, AProcessKnowsWhatItTakes) {
+  const ProcessUse before = UseOfThisProcess();
+  EXPECT_GT(before.resident_bytes, 1 << 20);
+  ProcessUse after = before;
+  while (after.cpu <= before.cpu) after = UseOfThisProcess();
+  const std::string more(size_t{64} << 20, 'x');
+  EXPECT_GT(UseOfThisProcess().resident_bytes - before.resident_bytes, 32 << 20) << more[0];
+}
+
 class HostMemoryTest : public testing::Test {
  protected:
   HostMemoryTest() { std::filesystem::create_directories(root_); }

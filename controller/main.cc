@@ -125,7 +125,8 @@ class Controller {
   std::unique_ptr<Gate> gate_;             // nullptr: no certificates, and so no tokens
   std::shared_ptr<TlsIdentity> identity_;  // as gate_, and what follows
   std::unique_ptr<Issuer> issuer_;
-  EventRing events_;
+  EventRing events_{flags_.tls.certificate.empty() ? EventRing::Tenants::kOfAnybody
+                                                   : EventRing::Tenants::kOfTokens};
   BlockingPool disk_{"fairway-disk", 1};
   std::unique_ptr<OwnCertificate> own_certificate_;  // nullptr: there is no key of the CA
   BlockingPool tokens_{"fairway-tokens", 1};         // which may still use that

@@ -21,7 +21,7 @@ void DeclareFlags(Config& config, ControllerFlags* flags) {
   config.Flag("port", &flags->port,
               "gRPC: JAX and native clients, administration; 0: any free port");
   config.Flag("http-port", &flags->http_port,
-              "HTTP: /healthz, /readyz, /metrics; 0: any free port");
+              "HTTP: /healthz, /readyz, /metrics, and gRPC's health service; 0: any free port");
   config.Flag(
       "http-name", &flags->http_names,
       "A name or address by which HTTP clients ask for this host, besides its own name and the "

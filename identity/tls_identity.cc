@@ -207,6 +207,20 @@ int OnVerified(int right, X509_STORE_CTX* verified) {
   return right;
 }
 
+// Which of the protocols that a client offers it is to speak. Ports that ask for no certificate
+// have HTTP/1.1, and HTTP/2 for those who offer nothing else, as clients of gRPC.
+int OnOffered(SSL* connection, const uint8_t** chosen, uint8_t* size, const uint8_t* offered,
+              unsigned int offered_size, void*) {
+  static constexpr uint8_t kOurs[] = "\x8http/1.1\x2h2";
+  uint8_t* found = nullptr;
+  if (SSL_get_verify_mode(connection) != SSL_VERIFY_NONE ||
+      SSL_select_next_proto(&found, size, kOurs, sizeof kOurs - 1, offered, offered_size) !=
+          OPENSSL_NPN_NEGOTIATED)
+    return SSL_TLSEXT_ERR_NOACK;
+  *chosen = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
 }  // namespace
 
 struct TlsIdentity::Loaded {
@@ -237,6 +251,7 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_alpn_select_cb(context, OnOffered, nullptr);
   X509_STORE* const store = SSL_CTX_get_cert_store(context);
   for (const CertificatePtr& authority : authorities) X509_STORE_add_cert(store, authority.get());
   if (const std::string fault = FaultOfTime(own); !fault.empty())

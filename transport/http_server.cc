@@ -9,12 +9,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
 #include "base/host.h"
 #include "identity/plain_text.h"
 #include "transport/connect.h"
+#include "transport/grpc_health.h"
 #include "transport/strangers.h"
 
 namespace fairway {
@@ -30,6 +32,7 @@ constexpr auto kRequest = std::chrono::seconds(5);
 constexpr auto kLinger = std::chrono::seconds(2);
 constexpr size_t kMaxConnections = 64;
 constexpr size_t kMaxHeader = 16 << 10;
+constexpr size_t kGrpcTurn = 4 << 10;  // of HTTP/2, read in one turn of the loop
 
 // A channel as Beast wants a stream.
 class Stream {
@@ -71,6 +74,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(Channel channel, std::shared_ptr<Shared> shared)
       : peer_(PeerName(channel.socket())),
         address_(LocalAddress(channel.socket())),
+        secure_(channel.secure()),
         not_ours_(channel.secure() ? "" : Text(CheckPlainPeer(channel.socket().native_handle()))),
         timer_(channel.socket().get_executor()),
         stream_(std::move(channel)),
@@ -84,13 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(kMaxHeader);
     parser_->body_limit(0);
     Within(patience);
-    if (buffer_.size() > 0) return ReadRequest();
-    stream_.async_read_some(buffer_.prepare(kMaxHeader),
-                            [self = shared_from_this()](beast::error_code error, size_t count) {
-                              if (error) return self->Close();
-                              self->buffer_.commit(count);
-                              self->ReadRequest();
-                            });
+    buffer_.size() > 0 ? ReadRequest() : ReadMore(&Connection::Begin);
   }
 
   void Close() {
@@ -100,6 +98,54 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
+  void ReadMore(void (Connection::*then)()) {
+    stream_.async_read_some(buffer_.prepare(kGrpcTurn), [self = shared_from_this(), then](
+                                                            beast::error_code error, size_t count) {
+      if (error) return self->Close();
+      self->buffer_.commit(count);
+      ((*self).*then)();
+    });
+  }
+  std::string_view Came() const {
+    const auto data = buffer_.data();
+    return {static_cast<const char*>(data.data()), data.size()};
+  }
+
+  // Something of a request has come: of HTTP/1, or of gRPC, which has HTTP/2.
+  void Begin() {
+    const std::string_view came = Came().substr(0, GrpcHealth::kBegin.size());
+    if (!GrpcHealth::kBegin.starts_with(came)) return ReadRequest();
+    if (came.size() < GrpcHealth::kBegin.size()) return ReadMore(&Connection::Begin);
+    grpc_.emplace([self = weak_from_this()] {
+      const auto connection = self.lock();
+      return connection != nullptr && connection->Ready();
+    });
+    TakeGrpc();
+  }
+  bool Ready() const {
+    return shared_->handler && shared_->handler(Asked("/readyz")).status == 200;
+  }
+
+  void TakeGrpc() {
+    if (ending_) return Close();
+    const size_t answered = grpc_->answered();
+    const bool well = grpc_->Take(Came()).ok();
+    buffer_.consume(buffer_.size());
+    if (grpc_->answered() > answered) Within(kIdle);
+    SendGrpc(/*last=*/!well);
+  }
+  void SendGrpc(bool last) {
+    out_ = grpc_->Send();
+    last = last || grpc_->over();
+    if (out_.empty()) return last ? End() : ReadMore(&Connection::TakeGrpc);
+    asio::async_write(stream_, asio::buffer(out_),
+                      [self = shared_from_this(), last](beast::error_code error, size_t) {
+                        if (error) return self->Close();
+                        self->out_.clear();
+                        last ? self->End() : self->ReadMore(&Connection::TakeGrpc);
+                      });
+  }
+
   void ReadRequest() {
     Within(kRequest);
     http::async_read(stream_, buffer_, *parser_,
@@ -119,8 +165,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
     timer_.expires_after(time);
     timer_.async_wait([weak = weak_from_this()](beast::error_code error) {
       const auto self = weak.lock();
-      if (!error && self != nullptr) self->Close();
+      if (!error && self != nullptr) self->TimeIsUp();
     });
+  }
+  // A client of gRPC for which nobody waits any longer is told so. Of a call that comes meanwhile
+  // it then knows that nobody has seen it.
+  void TimeIsUp() {
+    if (!grpc_.has_value() || ending_ || !out_.empty()) return Close();
+    ending_ = true;
+    grpc_->End();
+    out_ = grpc_->Send();
+    Within(kLinger);
+    asio::async_write(stream_, asio::buffer(out_),
+                      [self = shared_from_this()](beast::error_code error, size_t) {
+                        if (error) self->Close();
+                      });
   }
 
   void OnRequest() {
@@ -133,16 +192,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const auto view = [](auto text) { return std::string_view(text.data(), text.size()); };
     const std::string_view target = view(request.target());
     if (!shared_->handler) return;
-    Later(shared_->handler({.path = target.substr(0, target.find('?')),
-                            .host = view(request[http::field::host]),
-                            .origin = view(request[http::field::origin]),
-                            .site = view(request["Sec-Fetch-Site"]),
-                            .authorization = view(request[http::field::authorization]),
-                            .peer = peer_,
-                            .address = address_,
-                            .secure = stream_.channel().secure(),
-                            .not_ours = not_ours_}),
-          head, last);
+    HttpRequest asked = Asked(target.substr(0, target.find('?')));
+    asked.host = view(request[http::field::host]);
+    asked.origin = view(request[http::field::origin]);
+    asked.site = view(request["Sec-Fetch-Site"]);
+    asked.authorization = view(request[http::field::authorization]);
+    Later(shared_->handler(asked), head, last);
+  }
+
+  // Without headers.
+  HttpRequest Asked(std::string_view path) const {
+    HttpRequest out;
+    out.path = path;
+    out.peer = peer_;
+    out.address = address_;
+    out.secure = secure_;
+    out.not_ours = not_ours_;
+    return out;
   }
 
   void Later(HttpAnswer answer, bool head, bool last) {
@@ -161,7 +227,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
     response->set(http::field::server, "fairway");
     response->set(http::field::content_type, answer.content_type);
     response->set(http::field::cache_control, "no-store");
-    if (answer.status == 401) response->set(http::field::www_authenticate, "Bearer");
     if (answer.status == 401) response->set(http::field::www_authenticate, "Bearer");
     response->set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
     response->set("X-Content-Type-Options", "nosniff");
@@ -189,6 +254,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Reads what the client still sends: a close with unread bytes would discard the answer.
   void End() {
+    ending_ = true;
     Within(kLinger);
     stream_.channel().EndWriting([self = shared_from_this()] {
       beast::error_code ignored;
@@ -206,6 +272,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const std::string peer_;
   const std::string address_;
+  const bool secure_;
   const std::string not_ours_;
   asio::steady_timer timer_;
   Stream stream_;
@@ -213,6 +280,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const uint64_t place_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
+  std::optional<GrpcHealth> grpc_;
+  std::string out_;      // of it, being written
+  bool ending_ = false;  // the client has been told so
 };
 
 class BeastServer final : public HttpServer {

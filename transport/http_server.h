@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP/1.1 server in the event loop, for health checks, metrics and status pages. GET and
-// HEAD only.
+// HEAD only. It answers grpc.health.v1.Health/Check, too (transport/grpc_health.h).
 #ifndef FAIRWAY_TRANSPORT_HTTP_SERVER_H_
 #define FAIRWAY_TRANSPORT_HTTP_SERVER_H_
 
@@ -43,7 +43,8 @@ struct HttpAnswer {
 // the oldest one of the network that has most (transport/strangers.h).
 class HttpServer {
  public:
-  // Runs in the loop, so it must be quick.
+  // Runs in the loop, so it must be quick. A Check of gRPC is asked as "/readyz", without headers:
+  // 200 is SERVING.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
   // ALREADY_EXISTS: the port is taken. `port` 0: any free port. `tls`: what it shows its clients;

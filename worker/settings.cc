@@ -105,8 +105,8 @@ void DeclareFlags(Config& config, WorkerFlags& flags) {
               "to executors of other hosts if the controller wants it to (its --relay-fan-out); "
               "port 0: any free one. Default: no relay");
   config.Flag("http-bind", &flags.http_bind,
-              "host:port where /healthz and /readyz answer anybody, for probes; port 0: any free "
-              "one. Default: nowhere");
+              "host:port where /healthz, /readyz and gRPC's health service answer anybody, for "
+              "probes; port 0: any free one. Default: nowhere");
   config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
   config.Flag("max-mappings", &flags.max_mappings,
               "Memory mappings of an executor above which code that no session holds is unloaded; "

@@ -23,9 +23,11 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "client/cli/gateway_calls.h"
+#include "client/cli/gateway_health.h"
 #include "client/cli/process.h"
 #include "client/cli/reach.h"
 #include "client/cpp/credentials.h"
+#include "identity/plain_text.h"
 #include "identity/tls_probe.h"
 
 namespace fairway {
@@ -42,6 +44,7 @@ constexpr int kPingTimeoutMs = 120 * 1000;
 struct GatewayFlags {
   Reach reach;
   std::string listen;
+  std::string http_bind;
   int life_fd = -1;
 };
 
@@ -144,8 +147,13 @@ absl::Status Run(const GatewayFlags& flags) {
   FAIRWAY_ASSIGN_OR_RETURN(auto channel, Connect(reach.controller, texts));
   const std::string path = flags.listen.substr(kUnix.size());
   FAIRWAY_ASSIGN_OR_RETURN(const OwnedFd listener, Listen(path));
-  GatewayCalls calls(std::move(channel), !texts.token.empty());
-  fmt::print("listening on {}\n", flags.listen);
+  GatewayCalls calls(channel, !texts.token.empty());
+  std::string health;
+  if (!flags.http_bind.empty()) {
+    FAIRWAY_ASSIGN_OR_RETURN(health, ServeGatewayHealth(flags.http_bind, std::move(channel)));
+    health = "; health at " + health;
+  }
+  fmt::print("listening on {}{}\n", flags.listen, health);
   std::fflush(stdout);
   Serve(listener.get(), signals.get(), flags.life_fd, calls);
   ::unlink(path.c_str());
@@ -163,11 +171,25 @@ int RunGateway(int argc, const char* const* argv) {
   DeclareReach(config, &flags.reach);
   config.Flag("listen", &flags.listen,
               "unix:PATH, a new socket; a client's address is then grpc://unix:PATH");
+  config.Flag(
+      "http-bind", &flags.http_bind,
+      "host:port of this host only where /healthz, /readyz and gRPC's health service answer "
+      "anybody, for probes; port 0: any free one. Default: nowhere");
   config.Flag("life-fd", &flags.life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Check([&]() -> absl::Status {
     if (!flags.listen.starts_with(kUnix) || flags.listen.size() == kUnix.size())
       return InvalidArgument("--listen is '{}', not unix:PATH", flags.listen);
     if (flags.reach.tls_ca.empty()) return InvalidArgument("--tls-ca is missing");
+    if (!flags.http_bind.empty() && !SplitHostPort(flags.http_bind).ok()) {
+      return InvalidArgument("--http-bind is '{}', not HOST:PORT; port 0: any free one",
+                             flags.http_bind);
+    }
+    if (!flags.http_bind.empty() && !CheckPlainBind(SplitHostPort(flags.http_bind)->first).ok()) {
+      return InvalidArgument(
+          "--http-bind is '{}', which other hosts can reach, and a gateway has no certificate; "
+          "give an address of this host only, as 127.0.0.1:0",
+          flags.http_bind);
+    }
     return absl::OkStatus();
   });
   if (const auto code = config.Parse(argc, argv)) return *code;

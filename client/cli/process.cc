@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -87,14 +88,14 @@ void CloseRestOnExec() {
 
 // In the child of a process with threads: system calls only. The C library's setuid() would look
 // for the threads of the parent. Returns when something is refused; errno says why.
-void BecomeAndRun(const ChildSpec& spec, char* const* argv, char* const* variables) {
+void BecomeAndRun(const ChildSpec& spec, pid_t parent, char* const* argv, char* const* variables) {
   struct sigaction usual {};
   usual.sa_handler = SIG_DFL;
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &usual, nullptr);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::setsid();  // a terminal of root's would take what it types there
+  if (spec.user) ::setsid();  // a terminal of root's would take what it types there
   const int nothing = ::open("/dev/null", O_RDWR);
   if (nothing < 0) return;
   ::dup2(nothing, STDIN_FILENO);
@@ -102,23 +103,32 @@ void BecomeAndRun(const ChildSpec& spec, char* const* argv, char* const* variabl
   for (const auto& [ours, theirs] : spec.inherited) {
     if (::dup2(ours, theirs) < 0) return;
   }
-  CloseRestOnExec();
-  const ChildUser& as = *spec.user;
-  if (::syscall(SYS_setgroups, as.groups.size(), as.groups.data()) != 0 ||
-      ::syscall(SYS_setresgid, as.group, as.group, as.group) != 0 ||
-      ::syscall(SYS_setresuid, as.user, as.user, as.user) != 0)
-    return;
+  if (spec.user) {
+    CloseRestOnExec();
+    const ChildUser& as = *spec.user;
+    if (::syscall(SYS_setgroups, as.groups.size(), as.groups.data()) != 0 ||
+        ::syscall(SYS_setresgid, as.group, as.group, as.group) != 0 ||
+        ::syscall(SYS_setresuid, as.user, as.user, as.user) != 0)
+      return;
+  }
+  // Another user's rights would have taken it back.
+  if (spec.ends_with_us) {
+    if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) return;
+    if (::getppid() != parent) ::_exit(127);  // it has ended already
+  }
   ::execve(argv[0], argv, variables);
 }
 
-// As Spawn does it, for another user: posix_spawn cannot. `spec.log_file` is empty.
-absl::StatusOr<pid_t> StartAs(const ChildSpec& spec, std::vector<char*>& argv,
-                              std::vector<char*>& variables) {
+// As Spawn does it, for another user, or for a child that ends with us: posix_spawn cannot.
+// `spec.log_file` is empty, and without a user the child is of our process group.
+absl::StatusOr<pid_t> Fork(const ChildSpec& spec, std::vector<char*>& argv,
+                           std::vector<char*>& variables) {
   FAIRWAY_ASSIGN_OR_RETURN(auto failure, MakePipe());
+  const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return FromErrno(errno, fmt::format("cannot start {}", spec.command[0]));
   if (pid == 0) {
-    BecomeAndRun(spec, argv.data(), variables.data());
+    BecomeAndRun(spec, parent, argv.data(), variables.data());
     const int why = errno;
     [[maybe_unused]] const ssize_t put = ::write(failure.second.get(), &why, sizeof why);
     ::_exit(127);
@@ -130,8 +140,8 @@ absl::StatusOr<pid_t> StartAs(const ChildSpec& spec, std::vector<char*>& argv,
   }
   if (got != sizeof error) return pid;  // exec has closed the other end
   ::waitpid(pid, nullptr, 0);
-  return FromErrno(error,
-                   fmt::format("cannot start {} as user {}", spec.command[0], spec.user->name));
+  const std::string as = spec.user ? " as user " + spec.user->name : "";
+  return FromErrno(error, fmt::format("cannot start {}{}", spec.command[0], as));
 }
 
 // Another user gets what a library may need to be opened, and no secret of this shell.
@@ -201,7 +211,7 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
     if (IsPassedOn(spec, *entry)) variables.push_back(*entry);
   }
   variables.push_back(nullptr);
-  if (spec.user) return StartAs(spec, argv, variables);
+  if (spec.user || spec.ends_with_us) return Fork(spec, argv, variables);
   return Spawn(spec, argv, variables);
 }
 

@@ -57,6 +57,9 @@ struct ChildSpec {
   std::string without_variables = {};
   // In a process group of its own, so that Ctrl-C reaches only us.
   bool own_group = true;
+  // It is asked to end (SIGTERM) when the thread that starts it ends, and so however this process
+  // does. The thread waits for it.
+  bool ends_with_us = false;
   // Whom it is from before its first instruction on, for a parent that is root; nullopt: as we are.
   // Then it has a session of its own, few of our variables, and of `inherited` what becomes its
   // standard input, output or error.

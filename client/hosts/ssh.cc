@@ -53,7 +53,8 @@ class Child {
                          .inherited = {{input, STDIN_FILENO},
                                        {out.second.get(), STDOUT_FILENO},
                                        {err.second.get(), STDERR_FILENO}},
-                         .own_group = false};  // Ctrl-C ends it, too
+                         .own_group = false,  // Ctrl-C ends it, too
+                         .ends_with_us = true};
     FAIRWAY_ASSIGN_OR_RETURN(const pid_t pid, StartChild(spec));
     for (const OwnedFd* fd : {&out.first, &err.first}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return Child(pid, std::move(out.first), std::move(err.first));

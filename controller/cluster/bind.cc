@@ -47,15 +47,19 @@ std::unique_ptr<ProgramBind> Cluster::ProgramRuns::NewBind(Session& session, uin
   bind->program->placed = std::move(program);
   const PlacedProgram& placed = *bind->program->placed;
   bind->refusal = s.CheckProgramRoom(session, placed.name, placed.bytes);
-  for (const IslandId island : placed.islands) {
-    if (!bind->refusal.ok()) break;
-    bind->refusal = Annotate(s.TakesWork(s.islands.at(island)), "program " + placed.name);
-  }
-  s.ChargeEnds(placed.islands.size());
+  if (bind->refusal.ok()) bind->refusal = CheckIslands(placed);
   if (bind->refusal.ok() && out != 0) bind->refusal = s.NewHandle(session, out).status();
   bind->program->bytes = placed.bytes;
   session.program_records.Add(placed.bytes);
   return bind;
+}
+
+absl::Status Cluster::ProgramRuns::CheckIslands(const PlacedProgram& placed) {
+  s.ChargeEnds(placed.islands.size());
+  for (const IslandId island : placed.islands) {
+    FAIRWAY_RETURN_IF_ERROR(Annotate(s.TakesWork(s.islands.at(island)), "program " + placed.name));
+  }
+  return absl::OkStatus();
 }
 
 void Cluster::Programs::Bind(SessionId session_id, uint64_t key, uint64_t out,
@@ -103,7 +107,9 @@ bool Cluster::ProgramRuns::GoOnBind(Session& session, ProgramBind& bind) {
       bind.refusal = Annotate(PutConstant(session, program, placed.constants[bind.constants++]),
                               "program " + placed.name);
     } else {
-      // The handle may have come into use meanwhile.
+      // An island may have been drained meanwhile, and the handle may have come into use.
+      bind.refusal = CheckIslands(placed);
+      if (!bind.refusal.ok()) return false;
       const absl::StatusOr<uint64_t> handle = s.NewHandle(session, bind.out);
       bind.refusal = handle.status();
       if (!handle.ok()) return false;

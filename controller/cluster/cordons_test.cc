@@ -2,7 +2,9 @@
 // Islands that operators cordon and drain.
 #include "controller/cluster/cluster_fixture_for_test.h"
 #include "controller/cluster/inspection.h"
+#include "controller/cluster/placed_program.h"
 #include "controller/cluster/programs.h"
+#include "controller/cluster/turns_fixture_for_test.h"
 
 namespace fairway {
 namespace {
@@ -237,6 +239,35 @@ TEST_F(CordonsTest, NoProgramIsBoundForADrainedIsland) {
   EXPECT_TRUE(cluster.programs().Bind(session, 0, {"p", {}, {{2}, {3}}}).ok());
   ASSERT_TRUE(cluster.fleet().UncordonIsland("ia").ok());
   EXPECT_TRUE(cluster.programs().Bind(session, 0, {"p", {}, {{2}, {0}}}).ok());
+}
+
+// Also if all that is left to bind is for another island.
+TEST_F(ShortTurnsCordonsTest, NoProgramIsBoundOfWhichAnIslandIsDrainedMeanwhile) {
+  struct Long : TurnsTest {
+    using TurnsTest::LongProgram;
+  };
+  Start();
+  Define(1, {0}, {F32({4})}, {F32({4})});
+  Define(2, {2}, {F32({4})}, {F32({4})});
+  uint64_t handle = 0;
+  for (bool late = false; !late;) {
+    for (const int rounds : {20, 21, 22, 23, 24, 25}) {
+      const auto placed =
+          PlaceProgram(Long::LongProgram(rounds), cluster.sessions().SharedDevices(session));
+      ASSERT_TRUE(placed.ok()) << placed.status();
+      actions.bound.clear();
+      cluster.programs().Bind(session, 7, 100 + ++handle, *placed);
+      for (uint64_t turns = handle / 6; turns > 0 && std::exchange(actions.turn_wanted, false);
+           --turns)
+        cluster.Turn();
+      late = !actions.bound.empty();
+      ASSERT_THAT(Drain("ia"), ElementsAre("drained, 1 see it"));
+      RunTurns();
+      if (!late) EXPECT_THAT(actions.bound, HasSubstr("program long: island ia is drained: op "));
+      ASSERT_TRUE(cluster.fleet().UncordonIsland("ia").ok());
+    }
+  }
+  EXPECT_GT(handle, 12u);
 }
 
 TEST_F(CordonsTest, ACallThatIsMadeInSlicesHoldsTheIslandFromItsBeginOn) {

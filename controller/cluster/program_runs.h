@@ -29,6 +29,8 @@ class Cluster::ProgramRuns {
   // Counts the program's bytes and begins to bind it, or refuses it.
   std::unique_ptr<ProgramBind> NewBind(Session& session, uint64_t key, uint64_t out,
                                        std::shared_ptr<PlacedProgram> program);
+  // UNAVAILABLE: one of its islands takes no work.
+  absl::Status CheckIslands(const PlacedProgram& placed);
   // Binds some more of it. Returns whether that is over: bound, or refused for `refusal`.
   bool GoOnBind(Session& session, ProgramBind& bind);
   // The same for the session's first bind.

@@ -475,7 +475,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.usage = cluster_->fleet().Usage();
   out.supervisors = hub_->Supervisors();
   out.stalled = hub_->Stalled();
-  out.loads = hub_->Loads();
+  out.said = hub_->Said();
   out.health = hub_->Health();
   out.relays = hub_->RelayTree();
   out.relay_troubles = hub_->relays().troubles;

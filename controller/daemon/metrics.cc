@@ -96,21 +96,68 @@ void EachExecutor(Exposition& out, const ControllerSnapshot& s, const std::map<E
   }
 }
 
+double Seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 void OfExecutorLinks(Exposition& out, const ControllerSnapshot& s) {
   const auto each = [&](auto value) { EachExecutor(out, s, s.health, value); };
-  const auto seconds = [](auto time) { return std::chrono::duration<double>(time).count(); };
   out.Family("fairway_executor_open_commands", "gauge",
              "Commands for the executor that it has not acknowledged.");
   each([](const LinkHealth& health) { return health.open_entries; });
   out.Family("fairway_executor_still_seconds", "gauge",
              "How long the executor has acknowledged none of its open commands; 0: none is open.");
-  each([&](const LinkHealth& health) { return seconds(health.still); });
+  each([&](const LinkHealth& health) { return Seconds(health.still); });
   out.Family("fairway_executor_round_trip_seconds", "gauge",
              "From the executor's latest heartbeat to the answer; 0: there was none yet.");
-  each([&](const LinkHealth& health) { return seconds(health.round_trip); });
+  each([&](const LinkHealth& health) { return Seconds(health.round_trip); });
   out.Family("fairway_executor_links_resumed_total", "counter",
              "Connections of the executor that broke and came back within --link-grace.");
   each([](const LinkHealth& health) { return health.links_resumed; });
+}
+
+// What executors say of themselves in their heartbeats.
+void OfExecutorProcesses(Exposition& out, const ControllerSnapshot& s) {
+  const auto each = [&](auto value) { EachExecutor(out, s, s.said.executors, value); };
+  out.Family("fairway_executor_launches_total", "counter",
+             "Launches of the executor: gangs, and programs on one device.");
+  each([](const ExecutorCounters& counters) { return counters.launches; });
+  out.Family("fairway_executor_served_bytes_total", "counter",
+             "Bytes that others pulled from the executor.");
+  each([](const ExecutorCounters& counters) { return counters.served_bytes; });
+  out.Family("fairway_executor_buffers", "gauge", "Shard buffers that live on the executor.");
+  each([](const ExecutorCounters& counters) { return counters.buffers; });
+  out.Family("fairway_executor_executables", "gauge",
+             "Compiled programs that the executor has loaded.");
+  each([](const ExecutorCounters& counters) { return counters.executables; });
+  out.Family("fairway_executor_cpu_seconds_total", "counter",
+             "Processor time of the executor's process.");
+  each([](const ExecutorCounters& counters) { return Seconds(counters.process.cpu); });
+  out.Family("fairway_executor_resident_bytes", "gauge",
+             "Memory of the host that the executor's process has.");
+  each([](const ExecutorCounters& counters) { return counters.process.resident_bytes; });
+}
+
+// Of the workers' daemons.
+void OfWorkers(Exposition& out, const ControllerSnapshot& s) {
+  out.Family("fairway_worker_up", "gauge", "1 while the worker's daemon is connected.");
+  for (const ExecutorStatus& executor : s.executors) {
+    out.Value(s.said.daemons.contains(executor.spec.worker) ? 1 : 0,
+              {{"worker", executor.spec.worker}, {"island", executor.spec.island}});
+  }
+  const auto each = [&](auto value) {
+    for (const auto& [name, counters] : s.said.daemons)
+      out.Value(value(counters), {{"worker", name}, {"island", counters.island}});
+  };
+  out.Family("fairway_worker_executor_starts_total", "counter",
+             "Executors that the worker's daemon has started: one, and one for each that ended.");
+  each([](const WorkerCounters& counters) { return counters.executor_starts; });
+  out.Family("fairway_worker_cpu_seconds_total", "counter",
+             "Processor time of the worker's daemon, without its children.");
+  each([](const WorkerCounters& counters) { return Seconds(counters.process.cpu); });
+  out.Family("fairway_worker_resident_bytes", "gauge",
+             "Memory of the host that the worker's daemon has, without its children.");
+  each([](const WorkerCounters& counters) { return counters.process.resident_bytes; });
 }
 
 void OfRelays(Exposition& out, const ControllerSnapshot& s) {
@@ -137,13 +184,13 @@ void OfRelays(Exposition& out, const ControllerSnapshot& s) {
 }
 
 void OfLoads(Exposition& out, const ControllerSnapshot& s) {
-  const auto each = [&](auto value) { EachExecutor(out, s, s.loads, value); };
+  const auto each = [&](auto value) { EachExecutor(out, s, s.said.loads, value); };
   out.Family("fairway_executor_turn_units_max", "gauge",
              "The most units of one turn of the executor's core.");
   each([](const LoopLoad& load) { return load.turn_units; });
   out.Family("fairway_executor_handler_cpu_seconds_max", "gauge",
              "The most processor time of one handler of the executor's loop; 0: under 2 ms.");
-  each([](const LoopLoad& load) { return std::chrono::duration<double>(load.handler).count(); });
+  each([](const LoopLoad& load) { return Seconds(load.handler); });
 }
 
 void ByIsland(Exposition& out, const ControllerSnapshot& s) {
@@ -199,6 +246,8 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
   }
   OfLoads(out, s);
   OfExecutorLinks(out, s);
+  OfExecutorProcesses(out, s);
+  OfWorkers(out, s);
   for (const ExecutorStatus& executor : s.executors) workers[executor.id] = executor.spec.worker;
   out.Family("fairway_device_memory_used_bytes", "gauge",
              "Device memory that arrays and running work hold.");
@@ -246,7 +295,7 @@ std::string MetricsText(const ControllerSnapshot& s) {
              "Compile requests answered from the cache.", s.compile_cache_hits);
   out.Single("fairway_loop_handler_cpu_seconds_max", "gauge",
              "The most processor time of one handler of the controller's loop; 0: under 2 ms.",
-             std::chrono::duration<double>(s.longest_handler).count());
+             Seconds(s.longest_handler));
   out.Single("fairway_process_open_fds", "gauge", "Open file descriptors of the controller.",
              s.open_fds);
   out.Single("fairway_process_threads", "gauge", "Threads of the controller.", s.threads);

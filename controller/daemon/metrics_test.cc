@@ -34,7 +34,7 @@ ControllerSnapshot Example() {
                      .local_ordinal = 3,
                      .used = 4096});
   s.executor_fetches[ExecutorId(1)] = 2;
-  s.loads[ExecutorId(1)] = {.turn_units = 900, .handler = std::chrono::milliseconds(3)};
+  s.said.loads[ExecutorId(1)] = {.turn_units = 900, .handler = std::chrono::milliseconds(3)};
   s.transferred_bytes[{"a", "b"}] = 99;
   s.commands = {.messages = 5, .bytes = 500};
   s.reports = {.messages = 4, .bytes = 300};
@@ -46,6 +46,16 @@ ControllerSnapshot Example() {
                              .round_trip = std::chrono::milliseconds(2),
                              .links_resumed = 3,
                              .log_from = {}};
+  s.said.executors[ExecutorId(1)] = {
+      .launches = 41,
+      .served_bytes = 42,
+      .buffers = 43,
+      .executables = 44,
+      .process = {.cpu = std::chrono::milliseconds(4500), .resident_bytes = 46}};
+  s.said.daemons["w0"] = {
+      .island = "i",
+      .executor_starts = 51,
+      .process = {.cpu = std::chrono::milliseconds(5200), .resident_bytes = 53}};
   s.relays.push_back({.worker = "w0",
                       .island = "i",
                       .endpoint = {},
@@ -99,6 +109,17 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_still_seconds" + executor + "0.25\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_round_trip_seconds" + executor + "0.002\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_links_resumed_total" + executor + "3\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_launches_total" + executor + "41\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_served_bytes_total" + executor + "42\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_buffers" + executor + "43\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_executables" + executor + "44\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_cpu_seconds_total" + executor + "4.5\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_resident_bytes" + executor + "46\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_worker_up" + executor + "1\n"));
+  const std::string worker = "{worker=\"w0\",island=\"i\"} ";
+  EXPECT_THAT(text, HasSubstr("\nfairway_worker_executor_starts_total" + worker + "51\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_worker_cpu_seconds_total" + worker + "5.2\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_worker_resident_bytes" + worker + "53\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_fetches_total{island=\"island\\\"0\"} 2\n"));
   EXPECT_THAT(

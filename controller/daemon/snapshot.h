@@ -16,7 +16,7 @@
 #include "controller/cluster/status.h"
 #include "controller/daemon/link_health.h"
 #include "controller/daemon/link_traffic.h"
-#include "controller/daemon/loop_load.h"
+#include "controller/daemon/worker_counters.h"
 
 namespace fairway {
 
@@ -36,7 +36,7 @@ struct ControllerSnapshot {
   std::map<std::string, Cordon> absent_cordons;  // of islands that are not known, by their names
   std::vector<ExecutorStatus> executors;
   std::map<ExecutorId, std::chrono::milliseconds> stalled;
-  std::map<ExecutorId, LoopLoad> loads;
+  WorkersSaid said;
   std::map<ExecutorId, LinkHealth> health;
   std::vector<RelayStatus> relays;  // connected ones
   std::vector<DeviceUsage> usage;

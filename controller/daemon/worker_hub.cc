@@ -345,8 +345,18 @@ void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
   v1::FromController reply;
   reply.mutable_heartbeat_ack()->set_sequence(heartbeat.sequence());
   Reply(peer, reply);
+  const ProcessLoad process{Nanoseconds(heartbeat.cpu_ns()), heartbeat.resident_bytes()};
+  if (const auto it = supervisors_.find(peer.worker);
+      peer.role == Role::kSupervisor && it != supervisors_.end()) {
+    it->second->counters = {it->second->island, heartbeat.executor_starts(), process};
+  }
   if (peer.role != Role::kExecutor) return;
   Executor& executor = *executors_[peer.executor];
+  executor.counters = {.launches = heartbeat.launches(),
+                       .served_bytes = heartbeat.served_bytes(),
+                       .buffers = heartbeat.buffers(),
+                       .executables = heartbeat.executables(),
+                       .process = process};
   executor.round_trip = Nanoseconds(heartbeat.round_trip_ns());
   executor.load.turn_units = std::max(executor.load.turn_units, heartbeat.turn_units_max());
   executor.load.handler =

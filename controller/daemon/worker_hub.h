@@ -22,7 +22,7 @@
 #include "controller/daemon/island_links.h"
 #include "controller/daemon/link_health.h"
 #include "controller/daemon/link_traffic.h"
-#include "controller/daemon/loop_load.h"
+#include "controller/daemon/worker_counters.h"
 #include "controller/daemon/worker_hub_options.h"
 #include "controller/daemon/worker_lines.h"
 #include "core/device.h"
@@ -111,8 +111,7 @@ class WorkerHub {
   bool HasWorker(const std::string& island) const;
   // Executors that have been silent for some seconds, and for how long.
   std::map<ExecutorId, std::chrono::milliseconds> Stalled() const;
-  // What executors said of their loops with their heartbeats.
-  std::map<ExecutorId, LoopLoad> Loads() const;
+  WorkersSaid Said() const;
   // How executors keep up with the logs of their islands.
   std::map<ExecutorId, LinkHealth> Health() const;
   // Bytes that executors pulled from each other, by island (from, to), as of their last heartbeats.

@@ -204,9 +204,13 @@ std::map<ExecutorId, milliseconds> WorkerHub::Stalled() const {
   return out;
 }
 
-std::map<ExecutorId, LoopLoad> WorkerHub::Loads() const {
-  std::map<ExecutorId, LoopLoad> out;
-  for (const auto& [id, executor] : executors_) out[id] = executor->load;
+WorkersSaid WorkerHub::Said() const {
+  WorkersSaid out;
+  for (const auto& [id, executor] : executors_) {
+    out.loads[id] = executor->load;
+    if (IsUp(*executor)) out.executors[id] = executor->counters;
+  }
+  for (const auto& [name, supervisor] : supervisors_) out.daemons[name] = supervisor->counters;
   return out;
 }
 

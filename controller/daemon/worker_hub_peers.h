@@ -52,6 +52,7 @@ struct WorkerHub::Executor {
   std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
   std::string refused;                     // why it gets no more commands; its end is posted
   LoopLoad load;
+  ExecutorCounters counters;
   std::chrono::nanoseconds round_trip{0};  // as its last heartbeat says
   uint64_t links_resumed = 0;
 };
@@ -72,6 +73,7 @@ struct WorkerHub::Supervisor {
   // Its executor is up, or was since the supervisor connected. So the executor was not refused: the
   // worker belongs to its island, and compiles for the platform that the executor registered.
   bool belongs = false;
+  WorkerCounters counters;
 };
 
 struct WorkerHub::RelayRecord {

@@ -150,6 +150,41 @@ TEST_F(WorkerHubTest, AnotherThreadParsesLargeMessages) {
 }
 
 // A metric has a sample for each pair of islands: it must not grow with their square.
+TEST_F(WorkerHubTest, KnowsWhatExecutorsAndDaemonsThatAreThereSayOfThemselves) {
+  auto executor = ConnectExecutor("w0", 11);
+  auto daemon = ConnectSupervisor("w0");
+  v1::ToController message;
+  v1::Heartbeat* const said = message.mutable_heartbeat();
+  said->set_cpu_ns(5'000'000);
+  said->set_resident_bytes(70);
+  said->set_launches(3);
+  said->set_served_bytes(40);
+  said->set_buffers(2);
+  said->set_executables(1);
+  executor->Send(message);
+  said->set_executor_starts(8);
+  daemon->Send(message);
+  Settle();
+  const ExecutorCounters counters = hub_->Said().executors.at(ExecutorId(1));
+  EXPECT_EQ(counters.launches, 3u);
+  EXPECT_EQ(counters.served_bytes, 40u);
+  EXPECT_EQ(counters.buffers, 2u);
+  EXPECT_EQ(counters.executables, 1u);
+  EXPECT_EQ(counters.process.cpu, milliseconds(5));
+  EXPECT_EQ(counters.process.resident_bytes, 70u);
+  const WorkerCounters worker = hub_->Said().daemons.at("w0");
+  EXPECT_EQ(worker.executor_starts, 8u);
+  EXPECT_EQ(worker.island, "island0");
+  EXPECT_EQ(worker.process.resident_bytes, 70u);
+
+  executor->link.reset();
+  daemon->link.reset();
+  Settle();
+  Advance(milliseconds(5000));
+  EXPECT_TRUE(hub_->Said().executors.empty());
+  EXPECT_TRUE(hub_->Said().daemons.empty());
+}
+
 TEST_F(WorkerHubTest, TransfersBetweenManyIslandsAreCountedTogether) {
   constexpr uint32_t kIslands = 70;
   const auto worker = [](uint32_t i) { return std::string("w") + static_cast<char>('0' + i); };

@@ -523,7 +523,7 @@ TEST_F(WorkerHubTest, KnowsTheLongestTurnOfAnExecutorsLoopOverItsIncarnations) {
     message.mutable_heartbeat()->set_handler_cpu_ns_max(nanoseconds);
     executor.Send(message);
     Settle();
-    return hub_->Loads().at(ExecutorId(1));
+    return hub_->Said().loads.at(ExecutorId(1));
   };
   auto executor = ConnectExecutor("w0", 11);
   EXPECT_EQ(says(*executor, 900, 3000000).turn_units, 900u);

@@ -48,7 +48,8 @@ EventRing::Part EventRing::PartOf(const Owner& owner, const std::set<uint64_t>& 
   return {ids.size(), ids.empty() ? 0 : UINT64_MAX - *ids.begin(), owner};
 }
 
-EventRing::Owner EventRing::OwnPart(const Room& room, const NewEvent& what) {
+EventRing::Owner EventRing::OwnPart(const Room& room, const NewEvent& what) const {
+  if (what.kind == EventKind::kSessions && tenants_ == Tenants::kOfTokens) return what.owner;
   const size_t own = room.ids.size() - (room.ids.contains(std::nullopt) ? 1 : 0);
   const bool has_one = room.ids.contains(what.owner);
   if (has_one || own < kParts.at(static_cast<size_t>(what.kind))) return what.owner;

@@ -66,6 +66,13 @@ struct Event {
 // of the others if it has the same text, too. Pure; loop-confined.
 class EventRing {
  public:
+  // Who may name the owners of sessions' events.
+  enum class Tenants : uint8_t {
+    kOfAnybody,  // whoever opens a session
+    kOfTokens,   // admins: each tenant has a part of its own
+  };
+  explicit EventRing(Tenants tenants = Tenants::kOfAnybody) : tenants_(tenants) {}
+
   using Time = Event::Time;
 
   static constexpr std::array<size_t, 3> kRooms = {1024, 1024, 256};  // by EventKind
@@ -111,10 +118,11 @@ class EventRing {
   static Part PartOf(const Owner& owner, const std::set<uint64_t>& ids);
   Room& RoomOf(const Event& event) { return rooms_.at(static_cast<size_t>(event.what.kind)); }
   // The part of an owner's next event.
-  static Owner OwnPart(const Room& room, const NewEvent& what);
+  Owner OwnPart(const Room& room, const NewEvent& what) const;
   void Insert(Kept event);
   void Remove(const Kept& event);
 
+  const Tenants tenants_;
   uint64_t next_ = 1;
   std::map<uint64_t, Kept> events_;
   std::set<const Kept*, ByWhat> known_;  // each of events_

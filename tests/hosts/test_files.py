@@ -66,11 +66,15 @@ def test_a_package_that_is_replaced_while_it_is_copied_is_refused(place):
     assert "started w1" in operator.type(UP).stdout
 
 
-def test_what_a_user_interrupts_leaves_no_ssh_behind(place):
+@pytest.mark.parametrize("end", [lambda up: os.killpg(up.pid, signal.SIGINT), *(lambda up, number=number: up.send_signal(number) for number in (
+    signal.SIGTERM, signal.SIGINT, signal.SIGKILL))], ids=["ctrl-c", "term", "int", "kill"])
+def test_a_command_that_is_ended_leaves_no_ssh_behind(place, end):
     operator, host = place
+    some = host.root / "tmp/some"
+    some.unlink(missing_ok=True)
     host.program("tar", "touch /tmp/some; exec sleep 600 </dev/null")
     up = start(operator, UP)
-    wait_for((host.root / "tmp/some").exists, "the copy")
+    wait_for(some.exists, "the copy")
 
     def copies():
         """Those of its ssh that have a command. What holds the connection ends by itself."""
@@ -85,7 +89,7 @@ def test_what_a_user_interrupts_leaves_no_ssh_behind(place):
         return found
 
     assert copies()
-    os.killpg(up.pid, signal.SIGINT)
+    end(up)
     assert up.wait(60) != 0
     wait_for(lambda: not copies(), "the end of its ssh")
 

@@ -13,7 +13,8 @@ import subprocess
 
 import certificates
 import images
-from node import Node, end_with_parent, wait_for
+from node import Node
+from waiting import end_with_parent, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MADE = ROOT / ".deps" / "kubernetes"

@@ -2,14 +2,14 @@
 """A node: namespaces and control groups of its own, in which node.sh starts containerd, the kubelet and kube-proxy."""
 
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
-import time
+
+from waiting import end_with_parent, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTAINERD = """
@@ -31,20 +31,6 @@ def control_groups():
         _, controllers, path = line.split(":", 2)
         if controllers:
             yield pathlib.Path("/sys/fs/cgroup", controllers.removeprefix("name=")) / path.lstrip("/")
-
-
-def wait_for(look, what, seconds=120):
-    """What `look` returns once it is something; `what`: text, or a function that says how things are."""
-    last = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < last, f"waited {seconds} s for {what() if callable(what) else what}"
-        time.sleep(0.1)
-    return found
-
-
-def end_with_parent():
-    """In a child, before its program begins: so a run of tests that is killed leaves no process. (1 is PR_SET_PDEATHSIG.)"""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 class Node:

@@ -7,7 +7,7 @@ import sys
 
 import images
 from cluster import ROOT
-from node import wait_for
+from waiting import wait_for
 
 CHART = ROOT / "deploy" / "helm" / "fairway"
 BIN = ROOT / "build" / "release" / "bin"

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from cluster import ROOT
-from node import wait_for
 from release import NAMESPACE, PYTHON, WORKERS, Client
+from waiting import wait_for
 
 ADD = """
 import jax, jax.numpy as jnp

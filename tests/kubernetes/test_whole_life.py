@@ -4,9 +4,9 @@
 import re
 
 from cluster import MADE, ROOT
-from node import wait_for
 from release import BIN, CHART, NAMESPACE, VALUES, Release
 from test_release import all_serve
+from waiting import wait_for
 
 KINDS = "all,configmaps,secrets,serviceaccounts,roles,rolebindings,persistentvolumeclaims,networkpolicies,poddisruptionbudgets"
 MADE_ONCE = {"secret/fw-fairway-admin", "secret/fw-fairway-ca", "secret/fw-fairway-viewer"}

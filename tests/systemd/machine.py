@@ -2,16 +2,15 @@
 """A Debian 12 whose systemd is the first process of namespaces of its own: it is booted, loses its power, and an administrator types there."""
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import threading
-import time
 
 import bare
+from waiting import end_with_parent, wait_for
 
 BOOT = pathlib.Path(__file__).resolve().parent / "boot.sh"
 # What a small Debian has beside the base: systemd, and D-Bus for it.
@@ -21,20 +20,6 @@ MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2
           "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "sys-fs-fuse-connections.mount", "dev-hugepages.mount")
 ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM": "dumb",
                "DEBIAN_FRONTEND": "noninteractive", "LANG": "C.UTF-8"}
-
-
-def wait_for(look, what, seconds=120):
-    """What `look` returns once it is something; `what`: text, or a function that says how things are."""
-    last = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < last, f"waited {seconds} s for {what() if callable(what) else what}"
-        time.sleep(0.1)
-    return found
-
-
-def end_with_parent():
-    """In a child, before its program begins: so a run of tests that is killed leaves no process. (1 is PR_SET_PDEATHSIG.)"""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def own_group():

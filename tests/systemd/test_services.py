@@ -17,8 +17,9 @@ sys.path[:0] = [str(HERE.parent / name) for name in ("packaging", "support", "in
 import affine  # noqa: E402
 import bare  # noqa: E402
 from debs import DOUBLE, HERE as PACKAGES, commands_in_the_page, joining, tell, upgrade_of  # noqa: E402
-from machine import Machine, Service, wait_for  # noqa: E402
+from machine import Machine, Service  # noqa: E402
 from ssh_hosts import ONE_HOST, make_package  # noqa: E402
+from waiting import wait_for  # noqa: E402
 
 NAMES = ("fairway-controller", "fairway-worker")
 DOUBLED = "y  f32[4]  [3, 3, 3, 3]\n"

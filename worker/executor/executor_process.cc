@@ -355,6 +355,7 @@ void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
   to.set_buffers(counters.buffers);
   to.set_executables(counters.executables);
   to.set_crowded(*crowded_);
+  FillOwnLoad(to);
   to.set_turn_units_max(counters.turn_units_max);
   to.set_handler_cpu_ns_max(static_cast<uint64_t>(LongestHandlerHere().processor.count()));
   // XLA's code for CPUs takes some five mappings for each kernel. The next heartbeat reports the

@@ -5,6 +5,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "base/host.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -125,6 +126,12 @@ void ControllerLink::End(const std::string& why, bool cut) {
 
 void ControllerLink::Close() {
   if (link_ != nullptr) link_->Close();
+}
+
+void FillOwnLoad(v1::Heartbeat& to) {
+  const ProcessUse use = UseOfThisProcess();
+  to.set_cpu_ns(static_cast<uint64_t>(use.cpu.count()));
+  to.set_resident_bytes(static_cast<uint64_t>(use.resident_bytes));
 }
 
 }  // namespace fairway

@@ -87,6 +87,9 @@ class ControllerLink {
   std::string last_end_;  // why the connection before ended; empty: a registration has held since
 };
 
+// What this process takes of its host, for a heartbeat.
+void FillOwnLoad(v1::Heartbeat& to);
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_

@@ -49,7 +49,11 @@ Supervisor::Supervisor(EventLoop& loop, ServiceManager& manager, SupervisorConfi
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
              .on_log_frame = nullptr,
              .on_end = [this](const std::string& why, bool) { OnLinkEnd(why); },
-             .fill_heartbeat = [](v1::Heartbeat&) {},
+             .fill_heartbeat =
+                 [this](v1::Heartbeat& to) {
+                   FillOwnLoad(to);
+                   to.set_executor_starts(executor_starts_);
+                 },
              .on_unreachable = [this] { TellWhenReady(/*tried=*/true); }}),
       pulse_(loop, config_.controller, config_.tls, PulseOf(config_.worker)) {}
 
@@ -109,6 +113,7 @@ void Supervisor::StartExecutor() {
   }
   executor_ = *std::move(child);
   account_.Started(Now());
+  ++executor_starts_;
   spdlog::info("executor started, pid {}", executor_->pid());
 }
 

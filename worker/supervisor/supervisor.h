@@ -93,6 +93,7 @@ class Supervisor {
   bool executor_has_devices_ = false;
   bool controller_tried_ = false;
   ExecutorAccount account_;  // of executor_ and those before it
+  uint64_t executor_starts_ = 0;
 
   std::unique_ptr<ExecutorChild> relay_;
   std::chrono::milliseconds relay_pause_{1000};  // before it is started again
