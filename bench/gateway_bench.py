@@ -4,21 +4,19 @@ on one with them, in turns. One island of one CPU device each.
 
 CPU is that of the client, its gateway, the controller, the worker and the executor together. Far away, the
 client of the cluster with certificates has a proxy that holds each byte for 10 ms in either direction
-(client to gateway is not delayed), which is a round trip of 20 ms.
+(far.py; client to gateway is not delayed), which is a round trip of 20 ms.
 """
 
-import asyncio
+import contextlib
 import pathlib
+import subprocess
 import sys
 import tempfile
-import threading
-import time
 
 from measure import bar, paired, row
 from processes import Client, cpu_seconds
 
 HERE = pathlib.Path(__file__).resolve().parent
-ONE_WAY = 0.010  # seconds
 PUT = 64 << 20  # bytes
 CLIENT = """
 import sys, time
@@ -50,47 +48,6 @@ for line in sys.stdin:
 """
 
 
-class Far:
-    """A proxy on a port of its own, in a thread: what comes goes on ONE_WAY later."""
-
-    def __init__(self, port):
-        self._port, self._loop, ready = port, asyncio.new_event_loop(), threading.Event()
-
-        async def serve():
-            server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-            self.port = server.sockets[0].getsockname()[1]
-            ready.set()
-
-        def run():
-            self._loop.create_task(serve())
-            self._loop.run_forever()
-
-        threading.Thread(target=run, daemon=True).start()
-        ready.wait()
-
-    async def _connected(self, reader, writer):
-        there = await asyncio.open_connection("127.0.0.1", self._port)
-        for source, sink in ((reader, there[1]), (there[0], writer)):
-            queue = asyncio.Queue()
-            self._loop.create_task(self._read(source, queue))
-            self._loop.create_task(self._write(queue, sink))
-
-    async def _read(self, source, queue):
-        while True:
-            data = await source.read(1 << 18)
-            await queue.put((time.monotonic() + ONE_WAY, data))
-            if not data:
-                return
-
-    async def _write(self, queue, sink):
-        while True:
-            due, data = await queue.get()
-            await asyncio.sleep(due - time.monotonic())
-            if not data:
-                return sink.close()
-            sink.write(data)
-
-
 def measure(clients, rounds):
     """{style: {where: [(seconds a step, CPU seconds a step)]}}; the first round is not counted."""
     found = {}
@@ -108,46 +65,74 @@ def measure(clients, rounds):
     return found
 
 
+class Far:
+    """The network to a port (far.py)."""
+
+    def __init__(self, port):
+        self._process = subprocess.Popen([sys.executable, str(HERE / "far.py"), str(port)], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, text=True)
+        self.port = int(self._process.stdout.readline())
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+
+
+class Island:
+    """A cluster with certificates, of one island of one CPU device."""
+
+    def __init__(self, folder, plugin):
+        from test_tls import Secured, make, tls_of
+
+        self._certificates = folder / "cluster"
+        make(self._certificates, "w0")
+        self.secured = Secured(self._certificates, folder)
+        self.port = self.secured.port
+        try:
+            self.secured.start("w0", "fairway-worker", "--name=w0", "--devices=1", f"--plugin={plugin}",
+                               f"--controller=127.0.0.1:{self.secured.link}", *tls_of(self._certificates, "w0"))
+            self.secured.controller.wait("islands up: 1")
+        except BaseException:
+            self.close()
+            raise
+
+    def environment(self, port):
+        """Of a JAX client that reaches the controller by this port."""
+        from cluster import BIN, clean_environment
+
+        return clean_environment(
+            JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=f"127.0.0.1:{port}", PATH=f"{BIN}:/usr/bin:/bin",
+            FAIRWAY_TLS_CA=str(self._certificates / "ca.pem"), FAIRWAY_TOKEN_FILE=str(self._certificates / "user.token"))
+
+    def daemons(self):
+        started = [daemon.process.pid for daemon in self.secured.daemons]
+        children = [int(pid) for parent in started
+                    for pid in pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+        return started + children
+
+    def close(self):
+        for daemon in reversed(self.secured.daemons):
+            daemon.stop()
+
+
 def run(quick):
     sys.path[:0] = [str(HERE.parent / "tests" / "e2e"), str(HERE.parent / "tests" / "integration")]
-    from cluster import BIN, Cluster, clean_environment
-    from test_tls import Secured, make, tls_of
+    from cluster import Cluster
 
     rounds, steps, fetches = (2, 20, 3) if quick else (15, 2000, 50)
-    clients = {}
-    with tempfile.TemporaryDirectory() as folder, Cluster(islands=1, devices=1) as plain:
-        folder = pathlib.Path(folder)
-        certificates = folder / "cluster"
-        make(certificates, "w0")
-        secured = Secured(certificates, folder)
-        try:
-            secured.start("w0", "fairway-worker", "--name=w0", "--devices=1", f"--controller=127.0.0.1:{secured.link}",
-                          f"--plugin={plain.executors()[0].flag('plugin')}", *tls_of(certificates, "w0"))
-            secured.controller.wait("islands up: 1")
+    with tempfile.TemporaryDirectory() as folder, Cluster(islands=1, devices=1) as plain, contextlib.ExitStack() as running:
+        island = running.enter_context(contextlib.closing(
+            Island(pathlib.Path(folder), plain.executors()[0].flag("plugin"))))
+        far = running.enter_context(contextlib.closing(Far(island.port)))
 
-            def by_tls(port):
-                return clean_environment(
-                    JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=f"127.0.0.1:{port}", PATH=f"{BIN}:/usr/bin:/bin",
-                    FAIRWAY_TLS_CA=str(certificates / "ca.pem"), FAIRWAY_TOKEN_FILE=str(certificates / "user.token"))
+        def start(environment, servers=()):
+            return running.enter_context(contextlib.closing(
+                Client([sys.executable, "-c", CLIENT, steps, fetches], environment, servers)))
 
-            def daemons():
-                started = [daemon.process.pid for daemon in secured.daemons]
-                children = [int(pid) for parent in started
-                            for pid in pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-                return started + children
-
-            def start(environment, servers=()):
-                return Client([sys.executable, "-c", CLIENT, steps, fetches], environment, servers)
-
-            clients["plain"] = start(plain.jax_environment(), lambda: [p.pid for p in plain.processes()])
-            clients["tls"] = start(by_tls(secured.port), daemons)
-            clients["far"] = start(by_tls(Far(secured.port).port))
-            found = measure(clients, rounds)
-        finally:
-            for client in clients.values():
-                client.close()
-            for daemon in reversed(secured.daemons):
-                daemon.stop()
+        clients = {"plain": start(plain.jax_environment(), lambda: [p.pid for p in plain.processes()]),
+                   "tls": start(island.environment(island.port), island.daemons),
+                   "far": start(island.environment(far.port))}
+        found = measure(clients, rounds)
     return results(found)
 
 

@@ -80,6 +80,17 @@ absl::StatusOr<std::string> AlternativeNames(const Subject& subject,
   return out;
 }
 
+// Of the authority's certificates the one whose key it has; nullptr: none, or it is no CA's.
+CertificatePtr Signing(const Certified& authority, EVP_PKEY* key) {
+  if (key == nullptr) return nullptr;
+  for (CertificatePtr& one : ReadCertificates(authority.certificate)) {
+    const bool right = X509_check_private_key(one.get(), key) == 1 && X509_check_ca(one.get()) == 1;
+    TakeOpenSslError();
+    if (right) return std::move(one);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string UriOf(const Subject& subject) {
@@ -168,14 +179,10 @@ absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subj
                                           const std::vector<std::string>& hosts) {
   FAIRWAY_RETURN_IF_ERROR(SubjectOfUri(UriOf(subject)).status());
   FAIRWAY_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(subject, hosts));
-  const CertificatePtr issuer = ReadCertificate(authority.certificate);
   const KeyPtr signing = ReadKey(authority.key);
-  if (issuer == nullptr || signing == nullptr ||
-      X509_check_private_key(issuer.get(), signing.get()) != 1 ||
-      X509_check_ca(issuer.get()) != 1) {
-    TakeOpenSslError();
+  const CertificatePtr issuer = Signing(authority, signing.get());
+  if (issuer == nullptr)
     return InvalidArgument("what should sign it is no CA's certificate with its key");
-  }
   const KeyPtr key(EVP_EC_gen("P-256"));
   if (key == nullptr) return Failed("make a key");
   // The name is for people, and X.520 permits 64 characters. Who it is, the URI says.

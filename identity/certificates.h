@@ -52,7 +52,8 @@ struct IssuedCertificate {
 absl::StatusOr<Certified> MakeAuthority(std::chrono::seconds lifetime);
 // Certificates begin an hour before they are made, for clocks that differ.
 inline constexpr std::chrono::hours kBeganBefore{1};
-// Makes a daemon's key and its certificate, which `authority` signs. `hosts`: names and addresses
+// Makes a daemon's key and its certificate, which `authority` signs: of several CAs in its text
+// the one whose key it has. `hosts`: names and addresses
 // by which web clients ask for it; daemons and Fairway's clients look at none. INVALID_ARGUMENT:
 // `authority` is no CA with its key, or one of `hosts` is neither.
 absl::StatusOr<Certified> MakeCertificate(const Certified& authority, const Subject& subject,

@@ -69,6 +69,18 @@ TEST(CertificatesTest, HostsAreNamesOfTheCertificateToo) {
   }
 }
 
+TEST(CertificatesTest, OfSeveralCasTheOneSignsWhoseKeyItIs) {
+  const Certified old = *MakeAuthority(hours(48));
+  const Certified next = *MakeAuthority(hours(48));
+  for (const Certified& authority : {old, next}) {
+    const auto made = MakeCertificate({old.certificate + next.certificate, authority.key},
+                                      {Role::kWorker, "w0"}, hours(24));
+    ASSERT_TRUE(made.ok()) << made.status();
+    const CertificatePtr ca = ReadCertificate(authority.certificate);
+    EXPECT_EQ(X509_verify(ReadCertificate(made->certificate).get(), X509_get0_pubkey(ca.get())), 1);
+  }
+}
+
 TEST(CertificatesTest, WhatIsNoCaSignsNothing) {
   const Certified authority = *MakeAuthority(hours(48));
   const Certified other = *MakeAuthority(hours(48));

@@ -16,8 +16,8 @@
 namespace fairway {
 
 struct IssuerOptions {
-  std::string ca;                   // PEM file: the CAs of the cluster; the first one signs
-  std::string ca_key;               // PEM file of its key; empty: this controller signs nothing
+  std::string ca;                   // PEM file: all CAs of the cluster
+  std::string ca_key;               // PEM file of the key of the one that signs; empty: none does
   std::chrono::seconds lifetime{};  // of a worker's certificate
 };
 

@@ -5,7 +5,6 @@
 #include <openssl/pem.h>
 
 #include <ctime>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -21,6 +20,15 @@ std::string TakeOpenSslError() {
 CertificatePtr ReadCertificate(std::string_view pem) {
   const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   CertificatePtr out(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
+  ERR_clear_error();
+  return out;
+}
+
+std::vector<CertificatePtr> ReadCertificates(std::string_view pem) {
+  const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  std::vector<CertificatePtr> out;
+  while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr))
+    out.emplace_back(next);
   ERR_clear_error();
   return out;
 }

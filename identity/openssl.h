@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fairway {
 
@@ -37,6 +38,8 @@ std::string TakeOpenSslError();
 
 // Returns nullptr if `pem` has none.
 CertificatePtr ReadCertificate(std::string_view pem);
+// All of them.
+std::vector<CertificatePtr> ReadCertificates(std::string_view pem);
 KeyPtr ReadKey(std::string_view pem);
 
 // The text that was written to `memory`, a BIO_s_mem.

@@ -28,7 +28,7 @@ absl::Status ReplaceFiles(const TlsFiles& files, const Subject& subject, const C
                           const std::string& authorities);
 
 // Makes the controller's next certificate and replaces its files: a new key, the names and the life
-// of the one before. The first CA in `files.ca` signs it, whose key is in the file `ca_key`. Waits
+// of the one before. The CA in `files.ca` signs it whose key is in the file `ca_key`. Waits
 // for the disk. Errors: INVALID_ARGUMENT names the file and its fault; those of ReplaceFiles.
 absl::Status RenewController(const TlsFiles& files, const std::string& ca_key);
 

@@ -39,20 +39,10 @@ absl::StatusOr<std::string> ReadPem(const std::string& path) {
   return out.str();
 }
 
-// All certificates of the text.
-std::vector<CertificatePtr> CertificatesOf(std::string_view pem) {
-  const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  std::vector<CertificatePtr> out;
-  while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr))
-    out.emplace_back(next);
-  ERR_clear_error();
-  return out;
-}
-
 // All certificates of the file, at least one.
-absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(const std::string& path) {
+absl::StatusOr<std::vector<CertificatePtr>> CertificatesIn(const std::string& path) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::string pem, ReadPem(path));
-  std::vector<CertificatePtr> out = CertificatesOf(pem);
+  std::vector<CertificatePtr> out = ReadCertificates(pem);
   if (out.empty()) return InvalidArgument("{}: has no certificate (PEM)", path);
   return out;
 }
@@ -233,8 +223,8 @@ TlsIdentity::TlsIdentity(TlsFiles files, Role role) : files_(std::move(files)), 
 
 absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(const TlsFiles& files,
                                                                             Role role) {
-  FAIRWAY_ASSIGN_OR_RETURN(const auto authorities, ReadCertificates(files.ca));
-  FAIRWAY_ASSIGN_OR_RETURN(auto chain, ReadCertificates(files.certificate));
+  FAIRWAY_ASSIGN_OR_RETURN(const auto authorities, CertificatesIn(files.ca));
+  FAIRWAY_ASSIGN_OR_RETURN(auto chain, CertificatesIn(files.certificate));
   FAIRWAY_ASSIGN_OR_RETURN(const std::string key_file, FileOfKey(files));
   FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, ReadPrivateKey(key_file));
   X509* const own = chain.front().get();
@@ -344,14 +334,18 @@ void TlsIdentity::TakeChanges() {
 
 void TlsIdentity::WarnOfExpiry(std::chrono::steady_clock::time_point now) {
   if (warned_ && now - *warned_ < kWarnEvery) return;
-  std::string certificate;
+  TlsTexts texts;
   {
     const std::lock_guard lock(mu_);
-    certificate = loaded_->texts.certificates;
+    texts = loaded_->texts;
   }
   warned_ = now;
-  const std::string warning = ExpiryWarning(certificate, std::chrono::system_clock::now());
-  if (!warning.empty()) spdlog::warn("TLS: {} {}", files_.certificate, warning);
+  const auto today = std::chrono::system_clock::now();
+  for (const auto& [path, warning] :
+       {std::pair(files_.certificate, ExpiryWarning(texts.certificates, today)),
+        {files_.ca, AuthorityWarning(texts.authorities, today)}}) {
+    if (!warning.empty()) spdlog::warn("TLS: {} {}", path, warning);
+  }
 }
 
 TlsTexts TlsIdentity::Texts() {
@@ -368,10 +362,11 @@ std::shared_ptr<ssl_ctx_st> TlsIdentity::Context() {
   return {context, SSL_CTX_free};
 }
 
-std::string ExpiryWarning(std::string_view certificate, std::chrono::system_clock::time_point now) {
-  const CertificatePtr read = ReadCertificate(certificate);
-  if (read == nullptr) return "";
-  const ASN1_TIME* const end = X509_get0_notAfter(read.get());
+namespace {
+
+// "expires on ..., in ..." if less than so many days and a quarter of its time are left.
+std::string EndsSoon(X509* certificate, int days_left, std::chrono::system_clock::time_point now) {
+  const ASN1_TIME* const end = X509_get0_notAfter(certificate);
   std::unique_ptr<ASN1_TIME, OpenSslDeleter<ASN1_TIME_free>> present(
       ASN1_TIME_set(nullptr, std::chrono::system_clock::to_time_t(now)));
   const auto seconds = [end](const ASN1_TIME* from) {
@@ -381,15 +376,39 @@ std::string ExpiryWarning(std::string_view certificate, std::chrono::system_cloc
     return int64_t{days} * 86400 + rest;
   };
   const int64_t left = seconds(present.get());
-  if (left <= 0 || left >= int64_t{30} * 86400 ||
-      4 * left >= seconds(X509_get0_notBefore(read.get())))
+  if (left <= 0 || left >= int64_t{days_left} * 86400 ||
+      4 * left >= seconds(X509_get0_notBefore(certificate)))
     return "";
-  return fmt::format("expires on {}, in {}: replace it before (`fairway issue`)", TimeText(end),
-                     Seconds(0, static_cast<int>(left)));
+  return fmt::format("expires on {}, in {}", TimeText(end), Seconds(0, static_cast<int>(left)));
+}
+
+}  // namespace
+
+std::string ExpiryWarning(std::string_view certificate, std::chrono::system_clock::time_point now) {
+  const CertificatePtr read = ReadCertificate(certificate);
+  const std::string soon = read == nullptr ? "" : EndsSoon(read.get(), 30, now);
+  return soon.empty() ? "" : soon + ": replace it before (`fairway issue`)";
+}
+
+std::string AuthorityWarning(std::string_view authorities,
+                             std::chrono::system_clock::time_point now) {
+  const CertificatePtr last = ReadCertificate(LastingAuthority(authorities));
+  const std::string soon = last == nullptr ? "" : EndsSoon(last.get(), 90, now);
+  return soon.empty() ? "" : soon + ": let another CA take over before (docs/operate.md)";
+}
+
+std::string LastingAuthority(std::string_view authorities) {
+  const std::vector<CertificatePtr> all = ReadCertificates(authorities);
+  const auto last = std::ranges::max_element(
+      all, {}, [](const CertificatePtr& one) { return TimeOf(X509_get0_notAfter(one.get())); });
+  if (last == all.end()) return "";
+  const BioPtr out(BIO_new(BIO_s_mem()));
+  PEM_write_bio_X509(out.get(), last->get());
+  return PemOf(out.get());
 }
 
 absl::StatusOr<std::string> ReadAuthorities(const std::string& path) {
-  FAIRWAY_RETURN_IF_ERROR(ReadCertificates(path).status());
+  FAIRWAY_RETURN_IF_ERROR(CertificatesIn(path).status());
   return ReadPem(path);
 }
 
@@ -406,7 +425,7 @@ absl::StatusOr<std::shared_ptr<ssl_ctx_st>> ClientContext(const std::string& aut
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, OnVerified);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   X509_STORE* const store = SSL_CTX_get_cert_store(context.get());
-  for (const CertificatePtr& authority : CertificatesOf(authorities))
+  for (const CertificatePtr& authority : ReadCertificates(authorities))
     X509_STORE_add_cert(store, authority.get());
   ERR_clear_error();
   return std::shared_ptr<ssl_ctx_st>(context.release(), SSL_CTX_free);

@@ -44,7 +44,8 @@ struct TlsTexts {
 // The present content of three files. Whoever replaces them changes what later connections use;
 // those that stand go on. From the first connection on a thread of its own looks at them once a
 // second. If there is a fault then, or they name somebody else, the log says so once, and what was
-// read before goes on. It also warns before the certificate expires (ExpiryWarning). Thread-safe.
+// read before goes on. It also warns before the certificate or the CAs expire (ExpiryWarning,
+// AuthorityWarning). Thread-safe.
 class TlsIdentity {
  public:
   // INVALID_ARGUMENT names the file and the fault: it cannot be read, is no PEM, the key is of
@@ -93,6 +94,13 @@ class TlsIdentity {
 // What the log says of a certificate (PEM) that will expire soon: less than 30 days are left, and
 // less than a quarter of its time. Empty: that is not so, or it has expired.
 std::string ExpiryWarning(std::string_view certificate, std::chrono::system_clock::time_point now);
+
+// The same of CAs (PEM), of which the last one ends in less than 90 days: another one takes over as
+// certificates are renewed.
+std::string AuthorityWarning(std::string_view authorities,
+                             std::chrono::system_clock::time_point now);
+// The one of the certificates (PEM) that is valid for longest; empty: there is none.
+std::string LastingAuthority(std::string_view authorities);
 
 // The certificates in the PEM file of a client, of the CAs that may sign the controller's.
 // INVALID_ARGUMENT: it cannot be read, or has none.

@@ -203,6 +203,28 @@ TEST_F(TlsLog, ACertificateThatExpiresSoonIsToldOfWithoutAnyConnection) {
   EXPECT_EQ(ExpiryWarning("garbage", std::chrono::system_clock::now()), "");
 }
 
+TEST_F(TlsLog, CasOfWhichTheLastEndsSoonAreToldOf) {
+  const Certified ends = *MakeAuthority(hours(24 * 400)), lasts = *MakeAuthority(hours(24 * 3650));
+  const auto after = [](const std::string& authorities, int days) {
+    return AuthorityWarning(authorities, std::chrono::system_clock::now() + hours(24 * days));
+  };
+  EXPECT_EQ(after(ends.certificate, 309), "");
+  EXPECT_THAT(after(ends.certificate, 311), HasSubstr(" days: let another CA take over"));
+  EXPECT_EQ(after(ends.certificate + lasts.certificate, 399), "");
+  EXPECT_EQ(after(lasts.certificate + ends.certificate, 401), "");
+  EXPECT_EQ(after("garbage", 0), "");
+  EXPECT_EQ(LastingAuthority(ends.certificate + lasts.certificate), lasts.certificate);
+  // A CA of an hour, of which a quarter is left.
+  TlsFiles files = files_.Files(kWorker);
+  const Certified soon = *MakeAuthority(std::chrono::minutes(15));
+  const Certified own = *MakeCertificate(soon, kWorker, hours(24));
+  files.ca = files_.Write("soon.pem", soon.certificate);
+  files.certificate = files_.Write("own.pem", own.certificate + own.key);
+  const auto identity = *TlsIdentity::Load(files, Role::kWorker);
+  identity->Context();
+  EXPECT_TRUE(Says("TLS: " + files.ca + " expires on "));
+}
+
 TEST_F(TlsIdentityTest, ACaThatHasExpiredIsToldAsThat) {
   const Certified expired = *MakeAuthority(hours(-5));
   const Certified made = *MakeCertificate(expired, kWorker, hours(24));

@@ -160,7 +160,7 @@ struct Handshakes::State {
   const TlsUse use;
   const Clock clock;
   ProvenNetworks proven;
-  Strangers strangers{Strangers::kMost, &proven};
+  Strangers strangers{Strangers::Most(), &proven};
   Refusals refusals;
   Pace pace{&proven};
   HandshakeThread thread;
@@ -205,12 +205,13 @@ void Handshakes::Start(StreamSocket socket, absl::AnyInvocable<void(Channel)> do
                                     if (IsLook(channel.status())) return;
                                     state->refusals.Log(peer, Text(channel.status()));
                                   });
-  *number = state_->strangers.Add(peer, [state = state_.get(), peer,
-                                         weak = std::weak_ptr<Handshake>(handshake)] {
-    if (const auto late = weak.lock(); late != nullptr) late->Drop();
-    if (state->closed) return;
-    state->refusals.Log(peer, fmt::format("over {} handshakes are under way", Strangers::kMost));
-  });
+  *number = state_->strangers.Add(
+      peer, [state = state_.get(), peer, weak = std::weak_ptr<Handshake>(handshake)] {
+        if (const auto late = weak.lock(); late != nullptr) late->Drop();
+        if (state->closed) return;
+        state->refusals.Log(
+            peer, fmt::format("over {} handshakes are under way", state->strangers.most()));
+      });
   handshake->Start(state_->thread.io(), kTimeout);
 }
 

@@ -272,7 +272,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
         });
     *stranger = strangers_.Add(stream->peer(), [this, ended = stream.get()] {
       refusals_.Log(ended->peer(),
-                    fmt::format("over {} peers have asked for nothing yet", Strangers::kMost));
+                    fmt::format("over {} peers have asked for nothing yet", strangers_.most()));
       const auto closed = servers_.extract(ended);
       closed.mapped()->CloseNow();
     });

@@ -2,7 +2,6 @@
 #include "transport/front.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -37,13 +36,6 @@ std::string PlainName(std::string_view peer) {
     if (const size_t at = out.find(from); at != std::string::npos) out.replace(at, 3, to);
   }
   return out;
-}
-
-// `most`, or less where this process may have few open files: that part of them.
-size_t MostOf(size_t most, size_t part) {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return most;
-  return std::clamp<size_t>(files.rlim_cur / part, 1, most);
 }
 
 // Connections that were taken and on which no call was let in. Thread-safe.
@@ -101,7 +93,7 @@ class Quiet {
 
   std::mutex mutex_;
   std::map<std::string, One> all_;  // by peer
-  const size_t most_ = MostOf(Front::kQuiet, 8);
+  const size_t most_ = MostOfOpenFiles(Front::kQuiet, 8);
   Strangers counted_;
   Refusals refusals_;
   std::chrono::steady_clock::time_point looked_;
@@ -234,12 +226,12 @@ class ThreadFront final : public Front {
   Take take_;
   Refusals refusals_;
   ProvenNetworks proven_;  // those of connections on which a call was let in
-  const size_t most_waiting_ = MostOf(Strangers::kMost, 16);
+  const size_t most_waiting_ = MostOfOpenFiles(Strangers::kMost, 16);
   Strangers waiting_{most_waiting_, &proven_};
   Pace pace_{&proven_};
   Quiet quiet_{&proven_};
   std::mutex letting_in_;  // one connection at a time goes from quiet_ to inflows_
-  Inflows inflows_{{.connections = MostOf(kLetIn, 2)}, MovedBy, EndSocket};
+  Inflows inflows_{{.connections = MostOfOpenFiles(kLetIn, 2)}, MovedBy, EndSocket};
   std::thread thread_;
 };
 

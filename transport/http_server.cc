@@ -66,7 +66,7 @@ std::string LocalAddress(StreamSocket& socket) {
 // Shared by the connections; outlives the server while one of their handlers runs.
 struct Shared {
   HttpServer::Handler handler;  // empty once the server is gone
-  Strangers open{kMaxConnections};
+  Strangers open{MostOfOpenFiles(kMaxConnections, 16)};
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/strangers.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -29,6 +31,12 @@ void ProvenNetworks::Add(std::string_view peer) {
 bool ProvenNetworks::Has(const std::string& network) const {
   const std::lock_guard lock(mutex_);
   return all_.contains(network);
+}
+
+size_t MostOfOpenFiles(size_t most, size_t part) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return most;
+  return std::clamp<size_t>(files.rlim_cur / part, 1, most);
 }
 
 uint64_t Strangers::Add(std::string_view peer, std::function<void()> end) {

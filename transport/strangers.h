@@ -36,6 +36,9 @@ class ProvenNetworks {
   uint64_t next_ = 0;
 };
 
+// `most`, or less where this process may have few open files: that part of them.
+size_t MostOfOpenFiles(size_t most, size_t part);
+
 // Those of one port. Not thread-safe.
 //
 // There are at most `most`; for one more, the oldest of the network that has most ends, and where
@@ -46,9 +49,12 @@ class Strangers {
  public:
   static constexpr size_t kMost = 512;
   static constexpr size_t kSpared = 8;
+  // kMost, or a 64th of the open files that this process may have: five such lines and those of
+  // Front leave others theirs.
+  static size_t Most() { return MostOfOpenFiles(kMost, 64); }
 
   // `proven` outlives it; nullptr: no network is.
-  explicit Strangers(size_t most = kMost, const ProvenNetworks* proven = nullptr)
+  explicit Strangers(size_t most = Most(), const ProvenNetworks* proven = nullptr)
       : most_(most), proven_(proven) {}
 
   // Counts a connection of `peer` ("10.0.0.7:4711"). `end` closes it, to make room for others; it
@@ -59,6 +65,7 @@ class Strangers {
   // Ends all.
   void EndAll();
   size_t size() const { return all_.size(); }
+  size_t most() const { return most_; }
 
  private:
   struct One {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/strangers.h"
 
+#include <sys/resource.h>
+
 #include <string>
 #include <vector>
 
@@ -34,6 +36,21 @@ class StrangersLine : public testing::Test {
   std::vector<std::string> ended_;
   Strangers strangers_{4};
 };
+
+TEST(StrangersTest, WhereFewFilesMayBeOpenTheyAreAPartOfThem) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const auto with = [&limit](rlim_t files) {
+    const rlimit few{.rlim_cur = files, .rlim_max = limit.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    const size_t most = Strangers().most();
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    return most;
+  };
+  EXPECT_EQ(with(1024), 16u);
+  EXPECT_EQ(with(60), 1u);
+  if (limit.rlim_max >= 1 << 16) EXPECT_EQ(with(1 << 16), Strangers::kMost);
+}
 
 TEST_F(StrangersLine, TheOldestOfTheNetworkThatHasMostMakesRoom) {
   Come("1.1.1.1:1");
@@ -170,7 +187,7 @@ TEST(StrangersFlood, ANetworkThatProvedItselfLongAgoIsForgotten) {
 // A flood from many networks: each is looked at once for each connection, and only while the port
 // is full.
 TEST(StrangersFlood, OfAHundredThousandFromOneAddressNoneOfAnotherIsEnded) {
-  Strangers strangers;
+  Strangers strangers(Strangers::kMost);
   bool honest = true;
   strangers.Add("10.0.0.1:1", [&] { honest = false; });
   size_t ended = 0;

@@ -71,7 +71,7 @@ bool CheckAuthorities(const std::string& path, const Report& report) {
                 "copy ca.pem of the directory that `fairway init` made, and name it by --tls-ca"));
     return false;
   }
-  const auto facts = FactsOf(*authorities);
+  const auto facts = FactsOf(LastingAuthority(*authorities));
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   if (facts.ok() && facts->end <= now) {
     report(Fail(kCa, fmt::format("{} has expired on {}", path, TimeText(facts->end)),
@@ -85,9 +85,10 @@ bool CheckAuthorities(const std::string& path, const Report& report) {
                 kSetClock));
     return false;
   }
-  const std::string soon = ExpiryWarning(*authorities, now);
+  const std::string soon = AuthorityWarning(*authorities, now);
   if (!soon.empty()) {
-    report(Warn(kCa, fmt::format("{} {}", path, soon), "make a new CA: fairway init DIRECTORY"));
+    report(Warn(kCa, fmt::format("{} {}", path, soon),
+                "fairway init NEXT, and so on as in docs/operate.md, Another CA"));
   } else {
     report(Pass(kCa, fmt::format("{} can be read{}", path,
                                  facts.ok() ? ", valid until " + TimeText(facts->end) : "")));

@@ -220,7 +220,7 @@ TEST_F(LivenessTest, LinksWithoutARegistrationMakeRoomForOthers) {
   // Those of the addresses that have most went, the oldest first, and at once.
   EXPECT_NE(early.link, nullptr);
   EXPECT_EQ(std::ranges::count_if(quiet, [](Seen* seen) { return seen->link != nullptr; }),
-            static_cast<int>(Strangers::kMost) - 1);
+            static_cast<int>(Strangers::Most()) - 1);
   EXPECT_EQ(quiet.front()->link, nullptr);
   EXPECT_NE(quiet.back()->link, nullptr);
   // One that ends makes room by itself.

@@ -53,7 +53,7 @@ struct WorkerHubOptions {
   std::chrono::milliseconds cause_wait{
       1000};  // for the supervisor's account of an executor's death
   std::chrono::milliseconds register_wait{10000};  // for the first message on a link
-  size_t unregistered_links = Strangers::kMost;    // one more ends one of these
+  size_t unregistered_links = Strangers::Most();   // one more ends one of these
   // Most bytes of a command, of a program to compile, or of the answer to a callback. Tests set
   // less.
   size_t command_bytes = kMaxCommandBytes;

@@ -52,7 +52,7 @@ def check_form(name, result):
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(n, marks=[pytest.mark.on_demand] if n == "faults" else []) for n in bench().stdout.split()
+    pytest.param(n, marks=[pytest.mark.on_demand] if n in ("faults", "flood") else []) for n in bench().stdout.split()
     if n not in ("jax", "dispatch", "eager", "hostile")])
 def test_a_benchmark_writes_the_one_form(name, tmp_path):
     check_form(name, result_of(name, tmp_path / "result.json"))

@@ -3,6 +3,7 @@
 
 import datetime
 import json
+import pathlib
 import shutil
 import signal
 import socket
@@ -14,8 +15,10 @@ import pytest
 from cluster import BIN, wait_for
 from test_settings import Daemon, run
 from test_tickets import pull
+from test_tls import connect, pinged
 from test_tokens import PROGRAM, Cluster, join
 
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "operate.md"
 LIFE = 30  # seconds that a certificate lives here; it is renewed when two thirds have passed
 
 
@@ -59,6 +62,10 @@ def cluster(plain):
 
 def openssl(*words, text=None):
     return subprocess.run(["openssl", *words], input=text, capture_output=True, text=True, timeout=240, check=False)
+
+
+def signed_by(authority, certificate):
+    return openssl("verify", "-CAfile", str(authority), str(certificate)).returncode == 0
 
 
 def end_of(certificate):
@@ -130,6 +137,61 @@ def test_a_worker_renews_over_a_change_of_the_ca_and_gets_all_of_them(cluster):
     assert (joined / "ca.pem").read_text() == new + old
     cluster.work("w1", joined)
     cluster.controller.wait("islands up: 2")
+
+
+def step_of_another_ca(cluster, step):
+    """Types what docs/operate.md says for one of its three steps."""
+    block = PAGE.read_text().partition("\n## Another CA\n")[2].partition("\n## ")[0].split("```sh\n")[step].partition("```")[0]
+    done = subprocess.run(["/bin/sh", "-ec", block], cwd=cluster.folder, capture_output=True, text=True, timeout=240, check=False,
+                          env={"PATH": f"{BIN}:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_ca_takes_over_in_three_steps_and_no_stream_ends(cluster):
+    """Of a client's session, a list that is watched, a bare connection of HTTP/2, and the workers' links."""
+    user, _ = cluster.make("user", "--tenant=red")
+    files = {name: cluster.join(name) for name in ("w0", "w1")}
+    workers = [cluster.work(name, path) for name, path in files.items()]
+    cluster.controller.wait("islands up: 2")
+    before = cluster.folder / "before.pem"
+    shutil.copy(cluster.directory / "ca.pem", before)
+    after = cluster.folder / "next" / "ca.pem"
+    slow = cluster.folder / "slow.txtpb"
+    slow.write_text(PROGRAM.read_text().replace("nanoseconds: 1000000 ", "nanoseconds: 100000000 "))
+    session = ["run", str(slow), "--arg", "x=1.5", "--repeat=100000000", *cluster.flags(cluster.directory / user)]
+    watch = ["get", "workers", "--watch", *cluster.flags(cluster.directory / "admin.token")]
+    streams = [subprocess.Popen([str(BIN / "fairway"), *words], stdout=subprocess.DEVNULL) for words in (session, watch)]
+    try:
+        wait_for(lambda: cluster.sessions() == 1, "the session")
+        with connect(cluster.port, before) as bare:
+            step_of_another_ca(cluster, 1)
+            both = (cluster.directory / "ca.pem").read_text()
+            assert both == before.read_text() + after.read_text()
+            wait_for(lambda: all((path / "ca.pem").read_text() == both for path in files.values()), "workers that know both")
+            assert signed_by(before, files["w0"] / "worker.pem")
+            step_of_another_ca(cluster, 2)
+            assert signed_by(after, cluster.directory / "controller.pem")
+            wait_for(lambda: all(signed_by(after, path / "worker.pem") for path in files.values()), "certificates of the next CA")
+            workers.append(cluster.work("w2", cluster.join("w2")))
+            cluster.controller.wait("islands up: 3")
+            step_of_another_ca(cluster, 3)
+            says = lambda ca: run("fairway", "status", "--controller", f"127.0.0.1:{cluster.port}", f"--tls-ca={ca}",
+                                  f"--token-file={cluster.directory}/admin.token")
+            assert says(cluster.directory / "ca.pem").returncode == 0
+            assert "certificate is refused" in says(before).stderr
+            assert pinged(bare) and all(stream.poll() is None for stream in streams) and cluster.sessions() == 1
+        ups = [line["msg"] for line in cluster.controller.lines() if line["msg"].startswith("executor of worker")]
+        assert len(ups) == 3 and all(" is up" in line for line in ups)
+    finally:
+        for stream in streams:
+            stream.kill()
+            stream.wait()
+    # Who connects now shows a certificate of the next CA, and believes that one only.
+    wait_for(lambda: all((path / "ca.pem").read_text() == (cluster.directory / "ca.pem").read_text()
+                         for path in files.values()), "workers that have forgotten the CA before")
+    assert cluster.do("restart", "w0").returncode == 0
+    wait_for(lambda: cluster.do("run", str(PROGRAM), "--arg", "x=1.5", token=user).returncode == 0, "a program")
+    assert all(worker.process.poll() is None for worker in workers)
 
 
 SIGNING = """
@@ -366,3 +428,80 @@ def test_wrong_words_are_one_line(words, fault):
     done = run("fairway", "certificate", *words)
     assert done.returncode in (1, 2) and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and fault in done.stderr
+
+
+PKI = """
+[req]
+distinguished_name = name
+[name]
+[ca]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+[daemon]
+subjectAltName = ${ENV::NAMES}
+extendedKeyUsage = serverAuth, clientAuth
+"""
+
+
+class Pki:
+    """A root with an RSA key, and an authority below it, which signs the daemons' certificates."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        (folder / "settings").write_text(PKI)
+        self.key("root", "RSA", "rsa_keygen_bits:2048")
+        self.openssl("req", "-new", "-x509", "-key", "root.key", "-subj", "/CN=root", "-days", "10", "-extensions", "ca",
+                     "-out", "root.pem")
+        self.sign("below", "root", "ca")
+
+    def openssl(self, *words, names=""):
+        config = ["-config", "settings"] if words[0] == "req" else []
+        subprocess.run(["openssl", *words, *config], cwd=self.folder, check=True, capture_output=True, timeout=240,
+                       env={"PATH": "/usr/bin:/bin", "NAMES": names})
+
+    def key(self, name, algorithm="EC", option="ec_paramgen_curve:P-256"):
+        self.openssl("genpkey", "-algorithm", algorithm, "-pkeyopt", option, "-out", f"{name}.key")
+        (self.folder / f"{name}.key").chmod(0o600)
+
+    def sign(self, name, by, extensions, names="", **key):
+        self.key(name, **key)
+        self.openssl("req", "-new", "-key", f"{name}.key", "-subj", f"/CN={name}", "-out", "request")
+        self.openssl("x509", "-req", "-in", "request", "-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial", "-days",
+                     "9", "-extfile", "settings", "-extensions", extensions, "-out", f"{name}.pem", names=names)
+
+    def daemon(self, name, names, **key):
+        """The flags of a daemon: three files."""
+        self.sign(name, "below", "daemon", names, **key)
+        chain = self.folder / f"{name}.pem"
+        chain.write_text(chain.read_text() + (self.folder / "below.pem").read_text())
+        return [f"--tls-ca={self.folder}/root.pem", f"--tls-certificate={chain}", f"--tls-key={self.folder}/{name}.key"]
+
+
+def test_a_pki_of_ones_own_takes_three_files_for_each_daemon(tmp_path):
+    pki, data = Pki(tmp_path / "pki"), tmp_path / "data"
+    token = tmp_path / "user.token"
+    made = run("fairway", "token", "create", "--role=user", "--tenant=red", f"--to={token}", f"--data-directory={data}")
+    assert made.returncode == 0, made.stderr
+    daemons = [Daemon(tmp_path / "controller.log", "fairway-controller", "--port=0", "--http-port=0", "--link-port=0",
+                      "--data-port=0", f"--data-directory={data}",
+                      *pki.daemon("controller", "URI:fairway://controller", algorithm="RSA", option="rsa_keygen_bits:2048"))]
+    try:
+        said = daemons[0].wait("listening on")
+        port, link = (int(said.partition(f"{word} ")[2].partition(",")[0]) for word in ("clients", "workers"))
+        for name in ("w0", "w1"):
+            daemons.append(Daemon(tmp_path / f"{name}.log", "fairway-worker", f"--name={name}", f"--island={name}",
+                                  "--runtime=host", "--devices=2", f"--controller=127.0.0.1:{link}",
+                                  *pki.daemon(name, f"URI:fairway://worker/{name}")))
+        daemons[0].wait("islands up: 2")
+        client = ["--controller", f"127.0.0.1:{port}", f"--tls-ca={pki.folder}/root.pem", f"--token-file={token}"]
+        done = run("fairway", "run", str(PROGRAM), "--arg", "x=1.5", *client)
+        assert done.returncode == 0, done.stderr
+        # One that the same authority signed for somebody else is no daemon of the cluster.
+        daemons.append(Daemon(tmp_path / "w2.log", "fairway-worker", "--name=w2", "--island=w2", "--runtime=host",
+                              "--devices=2", f"--controller=127.0.0.1:{link}", *pki.daemon("w2", "DNS:web.example")))
+        assert daemons[-1].process.wait(120) == 2
+        assert "it names no daemon: its subjectAltName has neither" in daemons.pop().log.read_text()
+    finally:
+        for daemon in reversed(daemons):
+            daemon.stop()

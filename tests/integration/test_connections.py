@@ -2,14 +2,16 @@
 """A client with a token that opens connection after connection, and makes a call on each: its neighbours, the workers and
 those who look at the cluster go on."""
 
+import contextlib
 import pathlib
+import re
 import subprocess
 
 import pytest
 
 from cluster import BIN, clean_environment, wait_for
 from large_requests import LargeRequests
-from test_flood import Steps
+from test_flood import Steps, held
 from test_large_requests import bearer
 from test_tokens import ADMIN, PROGRAM, Cluster
 
@@ -95,3 +97,22 @@ def test_who_opens_connection_after_connection_keeps_nobody_out(cluster, calls):
     # Whoever has closed them is let in again.
     done = cluster.do("run", str(PROGRAM), "--arg", "x=1.5", token=greedy)
     assert done.returncode == 0, done.stderr
+
+
+def test_where_few_files_may_be_open_strangers_of_all_ports_leave_others_theirs(cluster):
+    cluster.island()
+    user, _ = cluster.make("user", "--tenant=red")
+    http = int(re.search(r"HTTP (\d+)", cluster.controller.said("listening on"))[1])
+    steps = Steps(f"127.0.0.1:{cluster.port}", *cluster.flags(cluster.directory / user)[2:])
+    with contextlib.ExitStack() as all_ports:
+        try:
+            steps.goes_on(1)
+            for number, port in enumerate((cluster.port, http, cluster.link, cluster.data)):
+                all_ports.enter_context(held(port, FILES, 2 + 3 * number))
+            steps.goes_on(3)
+        finally:
+            steps.stop()
+        # Whoever is proven connects anew.
+        assert cluster.do("restart", "w0").returncode == 0
+        wait_for(lambda: cluster.do("run", str(PROGRAM), "--arg", "x=1.5", token=user).returncode == 0, "a program")
+    assert not cluster.controller.said("cannot accept a connection")
