@@ -145,7 +145,7 @@ void Dialogue::TearDown() {
   EXPECT_EQ(cluster_.cluster().inspection().counts().nodes, 0u);
 }
 
-void Dialogue::Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) {
+void Dialogue::Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response, bool /*may_wait*/) {
   const bool error = response->response_metadata().status().code() != tensorflow::error::OK;
   const bool unset = response->response_case() == xla::ifrt::proxy::IfrtResponse::RESPONSE_NOT_SET;
   EXPECT_EQ(error, unset) << "an error leaves the response unset, success sets it: "

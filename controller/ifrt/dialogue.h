@@ -66,7 +66,7 @@ class Dialogue : public testing::Test, public IfrtShell {
 
  private:
   // IfrtShell
-  void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) override;
+  void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response, bool may_wait) override;
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
   void Discard(std::shared_ptr<void> garbage) override {
     cluster_.RunOffLoop([garbage = std::move(garbage)] {}, [] {});

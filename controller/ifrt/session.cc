@@ -28,6 +28,33 @@ absl::Status NotServed(const IfrtRequest& request) {
   return Error(absl::StatusCode::kUnimplemented, "{} is not served by Fairway", field->name());
 }
 
+// Whether jaxlib's client goes on before it has the answer: it has chosen the handles of what is
+// made.
+bool ClientGoesOn(const xla::ifrt::proxy::IfrtRequest& request) {
+  using Request = xla::ifrt::proxy::IfrtRequest;
+  switch (request.request_case()) {
+    case Request::kDestructArrayRequest:
+      return true;
+    case Request::kLoadedExecutableExecuteRequest: {
+      const auto& execute = request.loaded_executable_execute_request();
+      return !execute.result_array_handle().empty() &&
+             (!execute.execute_options().fill_status() || execute.result_status_handle() != 0);
+    }
+    case Request::kMakeArrayFromHostBufferRequest:
+      return request.make_array_from_host_buffer_request().has_array_handle();
+    case Request::kAssembleArrayFromSingleDeviceArraysRequest:
+      return request.assemble_array_from_single_device_arrays_request().result_handle() != 0;
+    case Request::kFullyReplicatedShardRequest:
+      return request.fully_replicated_shard_request().result_handle() != 0;
+    case Request::kCopyArraysRequest:
+      return !request.copy_arrays_request().result_handles().empty();
+    case Request::kReshardArraysRequest:
+      return !request.reshard_arrays_request().result_handles().empty();
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler,
@@ -70,7 +97,7 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
                                                            destroyed_contexts_->ids.end());
     destroyed_contexts_->ids.clear();
   }
-  shell_->Send(std::move(response));
+  shell_->Send(std::move(response), call.may_wait && status.ok());
 }
 
 bool IfrtSession::MayRead() const {
@@ -105,7 +132,8 @@ void IfrtSession::Closes() {
 void IfrtSession::Handle(Request& request) {
   while (making_ != nullptr) MakeSome();  // for tests: a stream would wait
   Call call{request.request_metadata().op_id(), true,
-            UserContext::Make(request.request_metadata().user_context_id(), destroyed_contexts_)};
+            UserContext::Make(request.request_metadata().user_context_id(), destroyed_contexts_),
+            ClientGoesOn(request)};
   const auto with = [&](auto fill) {  // `fill` may use `call`
     auto response = std::make_unique<Response>();
     const absl::Status status = fill(*response);

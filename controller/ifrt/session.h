@@ -38,7 +38,8 @@ namespace fairway {
 class IfrtShell {
  public:
   virtual ~IfrtShell() = default;
-  virtual void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) = 0;
+  // `may_wait`: the client goes on without it, so that it may be sent with others.
+  virtual void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response, bool may_wait) = 0;
   // Runs `work` on another thread, then `then` in the loop (also after the session's end).
   virtual void RunOffLoop(std::function<void()> work, std::function<void()> then) = 0;
   // Lets another thread destroy `garbage`.
@@ -110,6 +111,7 @@ class IfrtSession final : public SessionSink {
     // deletions and their futures): if these had numbers it would keep every context for ever.
     bool counted = true;
     std::shared_ptr<UserContext> context;
+    bool may_wait = false;  // the client does not wait for its answer, if that is no error
   };
   // A handle that CheckFuture or FetchExecuteResult asks for once.
   struct Future {

@@ -56,12 +56,14 @@ void IfrtStream::FailSession(const absl::Status& status) {
   if (session != nullptr) session->Refuse(status);
 }
 
-void IfrtStream::Send(std::unique_ptr<Response> response) {
+void IfrtStream::Send(std::unique_ptr<Response> response, bool may_wait) {
   const size_t bytes = BytesOf(*response);
-  SessionStream::Send([&] {
-    outbox_.push_back(std::move(response));
-    return bytes;
-  });
+  SessionStream::Send(
+      [&] {
+        outbox_.push_back(std::move(response));
+        return bytes;
+      },
+      may_wait);
 }
 
 IfrtStream::Outgoing IfrtStream::Next() {

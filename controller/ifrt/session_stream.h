@@ -35,7 +35,7 @@ class IfrtStream final : public RpcCall,
         door_(door) {}
 
   // IfrtShell; in the loop.
-  void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) override;
+  void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response, bool may_wait) override;
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
     WorkThen(std::move(work), std::move(then));
   }

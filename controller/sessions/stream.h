@@ -116,9 +116,10 @@ class SessionStream : public OpenStream,
 
   // Calls queue(), which leaves something for Next and returns its weight, unless the stream has
   // ended. It is written together with the other messages of this turn of the loop, because a
-  // message alone wakes a thread of the client.
+  // message alone wakes a thread of the client. `may_wait`: no client waits for it, so it is
+  // written with what comes within kAnswersWait.
   template <typename Queue>
-  void Send(Queue queue);
+  void Send(Queue queue, bool may_wait = false);
   // Calls forget(), which drops some of what is left for Next and returns its bytes.
   template <typename Forget>
   void Unsend(Forget forget) {
@@ -126,7 +127,7 @@ class SessionStream : public OpenStream,
     const Weight less = forget();
     CountUnsent(unsent_.bytes - less.bytes, unsent_.own - less.own);
   }
-  // Writes the messages so far. `again`: the caller, a handler, goes on.
+  // Writes the messages so far, unless all may wait. `again`: the caller, a handler, goes on.
   void Flush(bool again);
   // Runs `work` on a thread of the pool, then `then` in the loop. The thread holds nothing of
   // either when `then` begins: both are destroyed before that, or in the loop.
@@ -183,6 +184,9 @@ class SessionStream : public OpenStream,
   // What a stream may hold even when others hold all the memory for messages.
   static constexpr size_t kLeastBytes = size_t{64} << 10;
   static constexpr size_t kGivenUpHere = size_t{64} << 10;
+  // How long, and how many, messages wait that may.
+  static constexpr std::chrono::milliseconds kAnswersWait{1};
+  static constexpr size_t kMostWaiting = 32;
   // How often a paused stream checks whether the session may read again.
   static constexpr std::chrono::milliseconds kPausePoll{5};
   // The same while it holds more than its share of the memory for messages: many may wait for that.
@@ -195,10 +199,12 @@ class SessionStream : public OpenStream,
     In* read = nullptr;
     const Out* write = nullptr;
     bool more = false;  // of `write`
+    bool late = false;  // FlushLate
   };
   void StartAll(const Starts& starts);
 
   void Drain();
+  void FlushLate();
   void PostClose();
   // With mu_ held. MaybeRead: adds the next read, if there is room and none is under way.
   void MaybeRead(Starts& starts);
@@ -231,6 +237,9 @@ class SessionStream : public OpenStream,
   Outgoing writing_;    // no message: no write is under way
   Weight unsent_;       // including that of writing_
   bool flush_coming_ = false;
+  bool due_ = false;         // some of what is left for Next may not wait
+  size_t waiting_ = 0;       // messages that were left for Next since it had none, and may wait
+  bool late_flush_ = false;  // FlushLate is to come
   bool ending_ = false;
   bool finished_ = false;
   absl::Status end_status_;

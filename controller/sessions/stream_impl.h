@@ -46,6 +46,9 @@ void SessionStream<In, Item, Out>::StartAll(const Starts& starts) {
   if (starts.drain) context_.loop->Post("session requests", [self = Self()] { self->Drain(); });
   if (starts.write != nullptr) StartWriting(starts.write, starts.more);
   if (starts.read != nullptr) StartReading(starts.read);
+  if (starts.late)
+    context_.loop->PostAfter(kAnswersWait, "session late answers",
+                             [self = Self()] { self->FlushLate(); });
 }
 
 template <typename In, typename Item, typename Out>
@@ -118,11 +121,12 @@ void SessionStream<In, Item, Out>::Drain() {
 
 template <typename In, typename Item, typename Out>
 template <typename Queue>
-void SessionStream<In, Item, Out>::Send(Queue queue) {
+void SessionStream<In, Item, Out>::Send(Queue queue, bool may_wait) {
   const std::lock_guard lock(mu_);
   if (ending_) return;
   const Weight more = queue();
   CountUnsent(unsent_.bytes + more.bytes, unsent_.own + more.own);
+  if (!may_wait || ++waiting_ >= kMostWaiting) due_ = true;
   if (writing_.message != nullptr || std::exchange(flush_coming_, true)) return;
   context_.loop->Post("session answers", [self = Self()] { self->Flush(false); });
 }
@@ -139,9 +143,29 @@ void SessionStream<In, Item, Out>::Flush(bool again) {
 }
 
 template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::FlushLate() {
+  Starts starts;
+  {
+    const std::lock_guard lock(mu_);
+    late_flush_ = false;
+    due_ = due_ || waiting_ > 0;
+    MaybeWrite(starts);
+  }
+  StartAll(starts);
+}
+
+template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::MaybeWrite(Starts& starts) {
   if (writing_.message != nullptr || finished_) return;
+  if (!due_) {
+    starts.late = waiting_ > 0 && !std::exchange(late_flush_, true);
+    return;
+  }
   writing_ = Next();
+  if (writing_.message == nullptr) {
+    due_ = false;
+    waiting_ = 0;
+  }
   starts.write = writing_.message.get();
   starts.more = writing_.more;
 }
@@ -171,6 +195,7 @@ void SessionStream<In, Item, Out>::End(absl::Status status) {
   if (ending_) return;
   ending_ = true;
   end_status_ = std::move(status);
+  due_ = true;
   MaybeWrite(starts);
   if (writing_.message != nullptr) {  // WriteDone goes on when the client reads, which may be never
     DropUnsent();

@@ -2,6 +2,8 @@
 #include "controller/sessions/stream.h"
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <future>
 #include <vector>
 
@@ -21,18 +23,34 @@ class Numbers final : public SessionStream<size_t, size_t, size_t> {
     ReadDone(true);
   }
   void Leave() { TransportDone(); }
+  void Answer(size_t answer, bool may_wait) {
+    Send(
+        [&] {
+          answers_.push_back(answer);
+          return answer;
+        },
+        may_wait);
+  }
+  void Written() { WriteDone(true); }
 
   bool brief = false;
   int reads = 0, handled = 0;
+  std::vector<size_t> written;  // the last one: WriteDone may be to come
+  std::function<void()> on_items = [] {};
 
  private:
   void StartReading(size_t* into) override {
     into_ = into;
     ++reads;
   }
-  void StartWriting(const size_t*, bool /*more*/) override {}
+  void StartWriting(const size_t* answer, bool /*more*/) override { written.push_back(*answer); }
   void FinishStream(const absl::Status&) override {}
-  Outgoing Next() override { return {}; }
+  Outgoing Next() override {
+    if (answers_.empty()) return {};
+    const size_t answer = answers_.front();
+    answers_.pop_front();
+    return {std::make_unique<size_t>(answer), answer, !answers_.empty()};
+  }
   void DropUnsent() override {}
   absl::StatusOr<Decoded> Decode(std::unique_ptr<size_t> message) override {
     return Decoded{*message, *message, *message + 1};
@@ -43,12 +61,14 @@ class Numbers final : public SessionStream<size_t, size_t, size_t> {
       ++handled;
       GiveUp(std::make_unique<size_t>(bytes), bytes, brief);
     }
+    if (!items.empty()) on_items();
     return Going::kOn;
   }
   void FailSession(const absl::Status&) override {}
   void CloseSession() override {}
 
   size_t* into_ = nullptr;
+  std::deque<size_t> answers_;
 };
 
 TEST(SessionStreamTest, ASessionWaitsUntilItsLargeMessagesAreDestroyed) {
@@ -102,6 +122,41 @@ TEST(SessionStreamTest, ItSaysHowManyBytesOfMessagesItHasTaken) {
   ASSERT_TRUE(RunUntil(loop, [&] { return stream->reads == 1; }));
   stream->Say(7);
   EXPECT_EQ(took, 8u);  // on the wire it has one more
+  stream->Leave();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
+}
+
+TEST(SessionStreamTest, AnswersThatMayWaitAreWrittenBeforeTheNextThatMayNotOrAfterAWhile) {
+  using Clock = std::chrono::steady_clock;
+  EventLoop loop;
+  const auto stream = std::make_shared<Numbers>(Numbers::Context{&loop, nullptr, 1, [] {}, "n"});
+  stream->Start();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream->reads == 1; }));
+  // Answers in one turn; the last one may wait or not. Looks in the next turn, then takes all.
+  const auto answer = [&](size_t answers, bool last_may_wait, size_t written_at_once) {
+    stream->written.clear();
+    const auto began = Clock::now();
+    bool looked = false;
+    stream->on_items = [&] {
+      for (size_t i = 1; i <= answers; ++i) stream->Answer(i, last_may_wait || i < answers);
+      loop.Post("look", [&] {
+        looked = true;
+        if (Clock::now() - began < std::chrono::milliseconds(1) || written_at_once > 0)
+          EXPECT_EQ(stream->written.size(), written_at_once) << answers;
+      });
+    };
+    stream->Say(1);
+    EXPECT_TRUE(RunUntil(loop, [&] { return looked; }));
+    for (size_t i = 1; i <= answers; ++i) {
+      EXPECT_TRUE(RunUntil(loop, [&] { return stream->written.size() == i; }));
+      EXPECT_EQ(stream->written.back(), i);
+      stream->Written();
+    }
+  };
+  answer(2, true, 0);
+  answer(2, false, 1);
+  answer(1, false, 1);
+  answer(32, true, 1);  // many
   stream->Leave();
   ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
 }

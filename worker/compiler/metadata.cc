@@ -224,13 +224,15 @@ constexpr std::string_view kLocal[] = {"abs",
                                        "while",
                                        "xor"};
 
-// Local instructions whose work does not follow from the numbers of elements that they read and
-// make.
+// Local instructions whose work follows neither from the numbers of elements that they read and
+// make, nor from the flops.
 constexpr std::string_view kUncounted[] = {
-    "cholesky", "conditional",        "convolution", "custom-call", "dot",
-    "fft",      "reduce-window",      "rng",         "scatter",     "rng-bit-generator",
-    "map",      "select-and-scatter", "sort",        "topk",        "triangular-solve",
-    "while"};
+    "cholesky",           "conditional", "convolution", "custom-call",       "fft",
+    "reduce-window",      "rng",         "scatter",     "rng-bit-generator", "map",
+    "select-and-scatter", "sort",        "topk",        "triangular-solve",  "while"};
+
+constexpr std::string_view kCollective[] = {"all-gather", "all-reduce", "all-to-all",
+                                            "collective-permute", "reduce-scatter"};
 
 // XLA's CPU client runs a program on the caller's thread if it has less
 // (xla/pjrt/cpu/cpu_client.cc). With more thunks than that it may give some to a pool that all
@@ -272,6 +274,15 @@ int64_t Elements(const hlo::Shape& shape) {
   return std::min(elements, kBriefElements);
 }
 
+bool IsLocal(const hlo::HloInstruction& instruction) {
+  return std::binary_search(std::begin(kLocal), std::end(kLocal), instruction.opcode());
+}
+
+template <size_t kCount>
+bool Contains(const std::string_view (&opcodes)[kCount], std::string_view opcode) {
+  return std::find(std::begin(opcodes), std::end(opcodes), opcode) != std::end(opcodes);
+}
+
 // Counts the elements that all instructions of an execution make, up to kBriefElements; those
 // within a fusion or a reduction count as often as they run. nullopt: an instruction is not counted
 // so.
@@ -283,8 +294,7 @@ std::optional<int64_t> ElementsMade(const hlo::HloModule& module) {
     int64_t total = 0;
     for (const hlo::HloInstruction& instruction : computation.instructions()) {
       const std::string& opcode = instruction.opcode();
-      if (std::find(std::begin(kUncounted), std::end(kUncounted), opcode) != std::end(kUncounted))
-        return std::nullopt;
+      if (Contains(kUncounted, opcode)) return std::nullopt;
       const int64_t own = Elements(instruction.shape());
       elements[instruction.id()] = own;
       int64_t runs = 1;
@@ -310,16 +320,26 @@ std::optional<int64_t> ElementsMade(const hlo::HloModule& module) {
 
 bool Separable(const hlo::HloModule& module) {
   for (const hlo::HloComputation& computation : module.computations()) {
-    for (const hlo::HloInstruction& instruction : computation.instructions()) {
-      if (!std::binary_search(std::begin(kLocal), std::end(kLocal), instruction.opcode()))
-        return false;
-    }
+    if (!std::ranges::all_of(computation.instructions(), IsLocal)) return false;
   }
   return true;
 }
 
 bool Brief(const hlo::HloModule& module, double flops) {
   return flops < kInlineFlops && FewThunks(module) && Separable(module) &&
+         ElementsMade(module).value_or(kBriefElements) < kBriefElements;
+}
+
+bool MeetsBriefly(const hlo::HloModule& module, double flops) {
+  bool meets = false;
+  for (const hlo::HloComputation& computation : module.computations()) {
+    for (const hlo::HloInstruction& instruction : computation.instructions()) {
+      const bool collective = Contains(kCollective, instruction.opcode());
+      if (!collective && !IsLocal(instruction)) return false;
+      meets = meets || collective;
+    }
+  }
+  return meets && flops < kInlineFlops && FewThunks(module) &&
          ElementsMade(module).value_or(kBriefElements) < kBriefElements;
 }
 

@@ -27,6 +27,9 @@ bool Separable(const hlo::HloModule& module);
 // arguments, and XLA's CPU client runs it on the calling thread. `flops`: the result of XLA's cost
 // analysis, which counts the body of a loop once.
 bool Brief(const hlo::HloModule& module, double flops);
+// Returns whether the same holds for a program with collectives, but for the time in which its
+// devices wait for each other.
+bool MeetsBriefly(const hlo::HloModule& module, double flops);
 // Returns whether the program calls functions of its client while it runs.
 bool CallsBack(const hlo::HloModule& module);
 

@@ -45,6 +45,25 @@ TEST_F(BriefTest, FewElementsAreBriefAndManyAreNot) {
   EXPECT_FALSE(Brief(module_, 0));
 }
 
+TEST_F(BriefTest, WhatIsBriefButForCollectivesMeetsBriefly) {
+  hlo::HloComputation& main = Computation();
+  const int64_t x = Add(main, "parameter", {30, 30});
+  EXPECT_FALSE(MeetsBriefly(module_, 0)) << "nobody waits";
+  Add(main, "dot", {30, 30}, {x, x});
+  Add(main, "all-reduce", {30, 30}, {x});
+  EXPECT_TRUE(MeetsBriefly(module_, 900));
+  EXPECT_FALSE(Brief(module_, 900));
+  EXPECT_FALSE(MeetsBriefly(module_, 1000)) << "XLA gives it to another thread";
+  for (const char* opcode : {"while", "custom-call", "sort", "send", "a-new-one"}) {
+    const hlo::HloModule before = module_;
+    Add(*module_.mutable_computations(0), opcode, {});
+    EXPECT_FALSE(MeetsBriefly(module_, 0)) << opcode;
+    module_ = before;
+  }
+  Add(main, "all-gather", {100, 100}, {x});
+  EXPECT_FALSE(MeetsBriefly(module_, 0)) << "too many elements";
+}
+
 TEST_F(BriefTest, HugeExtentsDoNotOverflow) {
   hlo::HloComputation& main = Computation();
   Add(main, "broadcast", {int64_t{1} << 40, int64_t{1} << 40});
@@ -53,7 +72,7 @@ TEST_F(BriefTest, HugeExtentsDoNotOverflow) {
 
 TEST_F(BriefTest, WhatIsNotCountedByElementsIsNotBrief) {
   for (const char* opcode :
-       {"while", "custom-call", "conditional", "sort", "fft", "dot", "scatter", "triangular-solve",
+       {"while", "custom-call", "conditional", "sort", "fft", "scatter", "triangular-solve",
         "convolution", "all-reduce", "send", "a-new-one"}) {
     module_.Clear();
     Add(Computation(), opcode, {1});

@@ -216,9 +216,12 @@ class PjrtCompiler final : public Compiler {
       metadata.set_fingerprint(*fingerprint);
     if (auto cost = program.Cost(); cost.ok())
       metadata.mutable_cost()->insert(cost->begin(), cost->end());
-    const auto flops = metadata.cost().find("flops");
-    code.set_brief(cpu && flops != metadata.cost().end() &&
-                   Brief(module.hlo_module(), flops->second));
+    if (cpu && !metadata.cost().empty()) {
+      const auto found = metadata.cost().find("flops");  // left out if there are none
+      const double flops = found == metadata.cost().end() ? 0 : found->second;
+      code.set_brief(Brief(module.hlo_module(), flops));
+      code.set_meets_briefly(MeetsBriefly(module.hlo_module(), flops));
+    }
     if (auto use = program.Memory(); use.ok()) {
       v1::MemoryStats& memory = *metadata.mutable_memory();
       memory.set_generated_code(use->generated_code);

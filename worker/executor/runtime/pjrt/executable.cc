@@ -63,6 +63,7 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   loaded->calls_back_ = parsed.calls_back();
   loaded->separable_ = parsed.separable() && !loaded->calls_back_;
   loaded->brief_ = parsed.brief() && !loaded->calls_back_;
+  loaded->meets_briefly_ = parsed.meets_briefly() && !loaded->calls_back_;
   v1::CompileOptions options = parsed.options();
   const bool replace = !devices.empty() && !options.portable();
   if (replace && parsed.metadata().names_devices() &&

@@ -45,6 +45,9 @@ class Executable final : public LoadedExecutable {
   const std::vector<Output>& outputs() const { return outputs_; }
   bool separable() const override { return separable_; }
   bool brief() const override { return brief_; }
+  // Has collectives, and an execution whose inputs are computed is brief but for these, on the
+  // thread that calls Execute for a device.
+  bool meets_briefly() const { return meets_briefly_; }
   bool calls_back() const { return calls_back_; }
 
  private:
@@ -57,6 +60,7 @@ class Executable final : public LoadedExecutable {
   std::vector<Output> outputs_;
   bool separable_ = false;
   bool brief_ = false;
+  bool meets_briefly_ = false;
   bool calls_back_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include "worker/executor/runtime/pjrt/call.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/completions.h"
+#include "worker/executor/runtime/pjrt/device_threads.h"
 #include "worker/executor/runtime/pjrt/executable.h"
 #include "worker/executor/runtime/pjrt/health.h"
 #include "worker/executor/runtime/pjrt/launch_id.h"
@@ -87,6 +88,11 @@ absl::Status CheckGangReady(const Attempt& attempt) {
     }
   }
   return absl::OkStatus();
+}
+
+// Whether it ends within Execute if nothing is under way on its devices.
+bool EndsAtOnce(const Attempt& attempt) {
+  return attempt.executable.brief() && CheckGangReady(attempt).ok();
 }
 
 bool OtherOrder(const Attempt& attempt, size_t d, size_t a) {
@@ -183,18 +189,44 @@ absl::Status ExecuteOn(const pjrt::Client& client, const Attempt& attempt, size_
   return pjrt::Call(client.api(), client.api()->PJRT_LoadedExecutable_Execute, args);
 }
 
-// On an error nothing has started.
-absl::StatusOr<Started> Execute(const pjrt::Client& client, const Attempt& attempt) {
+Started NoneYet(const Attempt& attempt) {
   const size_t devices = attempt.request.devices.size();
   Started started;
   started.outputs.assign(devices, std::vector<PJRT_Buffer*>(attempt.executable.outputs().size()));
   started.events.assign(devices, nullptr);
+  return started;
+}
+
+// On an error nothing has started.
+absl::StatusOr<Started> Execute(const pjrt::Client& client, const Attempt& attempt,
+                                std::mutex& gang_calls) {
+  const size_t devices = attempt.request.devices.size();
+  Started started = NoneYet(attempt);
+  // XLA's CPU client runs one gang at a time: each begins when the one before it has ended. Two
+  // calls at once could take the same one for the one before them.
+  std::unique_lock one_call(gang_calls, std::defer_lock);
+  if (devices > 1 && client.is_cpu() && !attempt.executable.separable()) one_call.lock();
   // On CPU a gang of small programs is ten times cheaper without a thread for each device.
   const size_t step = attempt.executable.separable() && client.is_cpu() ? 1 : devices;
   for (size_t d = 0; d < devices && started.failure.ok(); d += step) {
     started.failure = ExecuteOn(client, attempt, d, step, started);
     if (d == 0 && !started.failure.ok()) return started.failure;
   }
+  return started;
+}
+
+// The same for a gang that meets briefly and has its devices for itself. A call for all devices
+// wakes a thread of XLA's pool for each device twice, and these look for more work for as long as
+// several such gangs take.
+absl::StatusOr<Started> ExecuteAtOnce(const pjrt::Client& client, const Attempt& attempt,
+                                      pjrt::DeviceThreads& threads) {
+  Started started = NoneYet(attempt);
+  std::vector<absl::Status> failures(attempt.request.devices.size());
+  threads.Run(attempt.request.devices,
+              [&](size_t d) { failures[d] = ExecuteOn(client, attempt, d, 1, started); });
+  for (absl::Status& failure : failures) started.failure.Update(std::move(failure));
+  if (std::ranges::count(started.events, nullptr) == std::ssize(started.events))
+    return started.failure;
   return started;
 }
 
@@ -378,19 +410,18 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   }
 
   FAIRWAY_RETURN_IF_ERROR(Relayout(attempt));
-  slots_->Take(request.devices);
+  const bool at_once =
+      gang && client_->is_cpu() && executable.meets_briefly() && slots_->TakeAlone(request.devices);
+  if (!at_once) slots_->Take(request.devices, EndsAtOnce(attempt));
   TakeDonated(attempt);
   std::shared_ptr<ffi::CallingLaunch> calling;
   if (executable.calls_back()) {
     calling = ffi::BeginCalling(pjrt::LaunchIdForPjrt(request.launch_id), request.launch_id,
                                 request.host_calls, !gang);
   }
-  // XLA's CPU client runs one gang at a time: each begins when the one before it has ended. Two
-  // calls at once could take the same one for the one before them.
-  std::unique_lock one_call(gang_calls_, std::defer_lock);
-  if (gang && client_->is_cpu() && !executable.separable()) one_call.lock();
-  auto started = Execute(*client_, attempt);
-  if (one_call.owns_lock()) one_call.unlock();
+  auto started = at_once ? ExecuteAtOnce(*client_, attempt, *threads_)
+                         : Execute(*client_, attempt, gang_calls_);
+  if (at_once) slots_->LetOthersIn(request.devices);
   if (!started.ok()) {
     slots_->Give(request.devices);
     RestoreDonated(attempt);

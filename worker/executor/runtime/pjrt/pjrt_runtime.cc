@@ -11,6 +11,7 @@
 #include "worker/executor/runtime/pjrt/call.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/completions.h"
+#include "worker/executor/runtime/pjrt/device_threads.h"
 #include "worker/executor/runtime/pjrt/executable.h"
 #include "worker/executor/runtime/pjrt/ffi.h"
 #include "worker/executor/runtime/pjrt/health.h"
@@ -121,6 +122,7 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
       copies_(std::make_shared<Completions>()),
       slots_(std::make_shared<Slots>(client_->num_devices(),
                                      client_->is_cpu() ? Slots::kGangsOnCpu : Slots::kGangs)),
+      threads_(std::make_unique<pjrt::DeviceThreads>(client_->num_devices())),
       health_(std::make_shared<pjrt::Health>(client_, copies_)) {
   info_.name = "pjrt";
   info_.platform_name = client_->platform_name();

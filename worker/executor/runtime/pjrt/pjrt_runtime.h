@@ -18,6 +18,7 @@ namespace pjrt {
 class Buffer;
 class Client;
 class Completions;
+class DeviceThreads;
 class Health;
 class Slots;
 }  // namespace pjrt
@@ -92,6 +93,7 @@ class PjrtRuntime final : public Runtime {
   // Reorders large values for readers, so that no launch waits for that.
   const std::shared_ptr<pjrt::Completions> copies_;
   const std::shared_ptr<pjrt::Slots> slots_;
+  const std::unique_ptr<pjrt::DeviceThreads> threads_;
   std::mutex gang_calls_;  // held for a call that launches a gang with collectives on CPUs
   const std::shared_ptr<pjrt::Health> health_;
   std::atomic<int64_t> forced_copies_{0};

@@ -18,18 +18,43 @@ class Slots {
   static constexpr int kPerDevice = 24;  // below XLA's own limit of 32
 
   Slots(int num_devices, int max_gangs)
-      : max_gangs_(max_gangs), singles_(num_devices, 0), gangs_(num_devices, 0) {}
+      : max_gangs_(max_gangs),
+        singles_(num_devices, 0),
+        gangs_(num_devices, 0),
+        alone_(num_devices, false) {}
 
   // Waits for a free slot on each of the devices. Gangs that share a device ask one after another.
-  void Take(const std::vector<int>& devices) {
+  // `passes`: it does not wait for whoever has a device for itself, because it ends at once.
+  void Take(const std::vector<int>& devices, bool passes = false) {
     std::unique_lock lock(mutex_);
     const bool gang = devices.size() > 1;
     std::vector<int>& used = gang ? gangs_ : singles_;
     const int limit = gang ? max_gangs_ : kPerDevice;
     freed_.wait(lock, [&] {
-      return std::all_of(devices.begin(), devices.end(), [&](int d) { return used[d] < limit; });
+      return std::all_of(devices.begin(), devices.end(),
+                         [&](int d) { return used[d] < limit && (passes || !alone_[d]); });
     });
     for (const int device : devices) ++used[device];
+  }
+  // Takes a slot on each of the devices, and keeps others from these until LetOthersIn. False, and
+  // nothing is taken: something is under way on one of them.
+  bool TakeAlone(const std::vector<int>& devices) {
+    std::lock_guard lock(mutex_);
+    for (const int d : devices) {
+      if (singles_[d] > 0 || gangs_[d] > 0) return false;
+    }
+    for (const int d : devices) {
+      ++(devices.size() > 1 ? gangs_ : singles_)[d];
+      alone_[d] = true;
+    }
+    return true;
+  }
+  void LetOthersIn(const std::vector<int>& devices) {
+    {
+      std::lock_guard lock(mutex_);
+      for (const int d : devices) alone_[d] = false;
+    }
+    freed_.notify_all();
   }
   void Give(const std::vector<int>& devices) {
     {
@@ -45,6 +70,7 @@ class Slots {
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<int> singles_, gangs_;  // by device
+  std::vector<bool> alone_;           // by device: others wait for LetOthersIn
 };
 
 }  // namespace fairway::pjrt

@@ -3,6 +3,7 @@
 // process survives. Those that end the process are in fatal_traps_test.cc.
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -443,6 +444,35 @@ TEST_F(TrapsTest, AThousandQueuedPsums) {
   }
 }
 
+// XLA runs what is called for one device behind what was called for it before. A gang that was
+// called so would hold up this thread.
+TEST_F(TrapsTest, AGangThatMeetsBrieflyDoesNotWaitForAProgramOfOneDevice) {
+  Open(2);
+  auto add = Load(test::Add("2xf32"), test::Portable());
+  auto psum = Load(test::Psum(2), test::Spmd(2));
+  EXPECT_TRUE(static_cast<pjrt::Executable&>(*psum).meets_briefly());
+  EXPECT_FALSE(static_cast<pjrt::Executable&>(*add).meets_briefly());
+  auto a = Put<float>({1}, DType::kF32, {1}, 0), b = Put<float>({2}, DType::kF32, {1}, 1);
+  auto late = runtime_->Expect(DType::kF32, Shape{{2}}, 1, "").value();
+  std::optional<Running> waiting;
+  for (const bool alone : {true, false, true}) {
+    if (!alone) {
+      auto started =
+          test::Start(*runtime_, Request(add.get(), {{late.buffer.get(), late.buffer.get()}}, {1}));
+      ASSERT_TRUE(started.ok()) << started.status();
+      waiting = *std::move(started);
+    } else if (waiting.has_value()) {
+      EXPECT_FALSE(waiting->done.HasCome());
+      late.fulfil(BlobOf(Floats{3, 4}));
+      EXPECT_TRUE(waiting->done.Get().ok());
+    }
+    auto result = test::Run(*runtime_, Request(psum.get(), {{a.get()}, {b.get()}}, {0, 1}));
+    ASSERT_TRUE(result.ok()) << result.status();
+    for (auto& outputs : result->outputs)
+      EXPECT_EQ(ReadAll<float>(*runtime_, *outputs[0]).value(), Floats{3});
+  }
+}
+
 TEST_F(TrapsTest, OnlySmallCodeIsBrief) {
   Open(2);
   const auto brief = [&](const std::string& program, const v1::CompileOptions& options) {
@@ -452,6 +482,14 @@ TEST_F(TrapsTest, OnlySmallCodeIsBrief) {
   EXPECT_TRUE(brief(test::Add("4xf32"), test::Portable()));
   EXPECT_TRUE(brief(test::DonatingDouble("f32"), test::OneDevice()));
   EXPECT_TRUE(brief(test::ShardedDouble(2), test::Spmd(2)));
+  EXPECT_TRUE(brief(R"(module @transpose {
+  func.func public @main(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
+    %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    return %0 : tensor<3x2xf32>
+  }
+})",
+                    test::Portable()))
+      << "the plugin tells no flops of it";
   EXPECT_FALSE(brief(test::Add("4000xf32"), test::Portable())) << "XLA gives it to its pool";
   EXPECT_FALSE(brief(test::Psum(2), test::Spmd(2))) << "it waits for the other device";
   EXPECT_FALSE(brief(R"(module @loop {
