@@ -32,9 +32,7 @@ std::string Encoded(const LogFrame& frame) {
 
 class Island {
  public:
-  Island() {
-    Begin();
-  }
+  Island() { Begin(); }
 
   void On(const Record& record) {
     Reader in(record.payload);
