@@ -58,9 +58,7 @@ enum class Bug {
   kForgetRest,         // dispatch: tells them only the first of that
   kGangBehindTransfer,  // dispatch: a gang is launched behind a transfer that has not ended
   kBehindForEver,       // dispatch: what waited behind a transfer counts as waiting for ever
-  kEndUnheard,      // executor: the entry of a launch for all ends before its failure was heard of
   kHearNothing,     // dispatch: does not say that a failure was heard of
-  kEndBeforeLoss,   // losses: a launch for all has ended well before the loss that ended it is told
   kEndWithFirst,    // log: a launch for all that has several entries ends with the first
   kSpanOfOthers,    // dispatch: a launch for all goes to executors that have no part in it
   kMissStepEnd,     // executor: a step waits for one that ended while its inputs were looked at

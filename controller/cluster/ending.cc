@@ -72,14 +72,7 @@ void Cluster::Nodes::PartFailed(Node& node, ExecutorId executor, absl::Status st
 }
 
 void Cluster::Nodes::AllEnded(Node& node) {
-  node.all_ended = true;
-  // An executor whose loss its session has yet to be told has not ended it: then the loss ends it.
-  if (node.failure.ok() && s.islands.at(node.island).telling > 0 &&
-      std::ranges::any_of(
-          node.layout->parts,
-          [&](const CodeLayout::Part& part) { return !s.executors.at(part.executor).serves(); }) &&
-      !Planted(Bug::kEndBeforeLoss))
-    return;
+  // If it lost an executor, that has set `failure`: a session is told of losses before ends.
   node.open_participants = 0;
   LaunchEnded(node);
 }

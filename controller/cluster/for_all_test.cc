@@ -134,6 +134,26 @@ TEST_F(ForAllTest, AFailureIsHeardAbandonsTheOthersAndIsToldOnceAllHaveEnded) {
   EXPECT_THAT(actions.Take(), ElementsAre("e3 <- heard n3"));
 }
 
+// A loss is told in slices, and the log may conclude the launch before.
+TEST_F(ForAllTest, ALossThatIsYetToBeToldEndsItAndNotTheOthersEnds) {
+  ASSERT_NO_FATAL_FAILURE(RunOnce({0, 1, 2}));
+  constexpr uint64_t kMany = 20000;  // each is a node
+  for (uint64_t i = 0; i < kMany; ++i) {
+    const auto put = cluster.arrays().Put(
+        session, 100 + i, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+    ASSERT_TRUE(put.ok()) << put.status();
+  }
+  Call(2, 3);
+  cluster.arrays().Watch(session, 5, {3});
+  actions.Take();
+  cluster.fleet().ExecutorLost(e_[1], absl::UnavailableError("killed"));
+  ASSERT_TRUE(actions.turn_wanted);
+  Ended(3 + kMany);
+  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("watched"))));
+  RunTurns();
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("s1 watched 5: DATA_LOSS: island ia")));
+}
+
 TEST_F(ForAllTest, ALossEndsItWithItsCauseAlsoIfTheOthersHaveEndedItBefore) {
   ASSERT_NO_FATAL_FAILURE(RunOnce({0, 1, 2}));
   Call(2, 3);

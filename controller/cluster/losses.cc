@@ -282,8 +282,7 @@ void Cluster::Losses::LoseForAll(Node& node, Loss& loss) {
   node.failure = first->status;
   s.launches.Lost(node, loss.unlaunched);
   if (!node.deferred.ok()) return s.nodes.Conclude(node, absl::Status(node.failure), id);
-  s.nodes.PartFailed(node, on, node.failure);
-  if (node.all_ended && node.open_participants > 0) s.nodes.AllEnded(node);
+  s.nodes.PartFailed(node, on, node.failure);  // the log will say when the others have ended it
 }
 
 void Cluster::Losses::LoseReceive(Node& node, Loss& loss, size_t own) {

@@ -115,7 +115,6 @@ struct Node {
   // Its executors get it as one LaunchAll, once it is launched; until then they know nothing of it.
   // It has no participants. Invariant: while it is prepared, Launches::held_ has it.
   bool for_all = false;
-  bool all_ended = false;  // of such a launch: all executors that live have ended it
   // The failure on the executor with the lowest part of those that reported one; and that part.
   absl::Status part_failure;
   int32_t failed_part = 0;

@@ -136,9 +136,10 @@ absl::Status IslandLinks::Append(Member& member, NewLogEntry&& entry) {
 }
 
 absl::Status IslandLinks::AppendAll(ExecutorId first, ExecutorId last, EncodedCommand&& command,
-                                    NodeId awaited, std::shared_ptr<MemoryBudget> payer) {
+                                    bool lingers, NodeId awaited,
+                                    std::shared_ptr<MemoryBudget> payer) {
   const LogSpan span{first.value, last.value};
-  const uint8_t flags = awaited ? kEndsLater : 0;
+  const uint8_t flags = (awaited ? kEndsLater : 0) | (lingers ? kMayLinger : 0);
   if (unknown_ == 0 && !members_.empty()) {
     NewLogEntry entry = CommandEntry(span, std::move(command), flags, std::move(payer));
     entry.awaited = awaited;

@@ -104,10 +104,10 @@ class IslandLinks {
   absl::Status Append(ExecutorId executor, EncodedCommand&& command, bool lingers,
                       std::shared_ptr<MemoryBudget> payer = nullptr);
   // Appends a COMMAND for all members from `first` to `last`: one entry, unless one of them waits
-  // for a version. `awaited`: the node of a LaunchAll; TakeEnded names it once every executor that
-  // got the command has ended it, or has left. INVALID_ARGUMENT: as Append; then nothing has
-  // changed.
-  absl::Status AppendAll(ExecutorId first, ExecutorId last, EncodedCommand&& command,
+  // for a version. `lingers`: as Append. `awaited`: the node of a LaunchAll; TakeEnded names it
+  // once every executor that got the command has ended it, or has left. INVALID_ARGUMENT: as
+  // Append; then nothing has changed.
+  absl::Status AppendAll(ExecutorId first, ExecutorId last, EncodedCommand&& command, bool lingers,
                          NodeId awaited, std::shared_ptr<MemoryBudget> payer);
   // The nodes of LaunchAlls that have ended since the last call, each once. Call it after each call
   // of Take, TakeFromRelay, Send and SendAll, and before the island is forgotten.

@@ -415,7 +415,7 @@ TEST_F(IslandLinksTest, WhatIsForAllIsOneEntryAndHasEndedOnceAllHaveEndedIt) {
   const auto all = [&](uint32_t first, uint32_t last, uint64_t node) {
     ASSERT_TRUE(links_
                     .AppendAll(ExecutorId(first), ExecutorId(last),
-                               {fmt::format("all {}", node), {}}, NodeId(node), nullptr)
+                               {fmt::format("all {}", node), {}}, false, NodeId(node), nullptr)
                     .ok());
   };
   all(1, 3, 7);
@@ -444,8 +444,10 @@ TEST_F(IslandLinksTest, WhatIsForAllWhileOneWaitsForAVersionEndsWithTheLastOfIts
   Registration& one = Join(1);
   Send();
   Registration& two = Join(2);
-  ASSERT_TRUE(links_.AppendAll(ExecutorId(1), ExecutorId(2), {"all", {}}, NodeId(7), nullptr).ok());
-  ASSERT_TRUE(links_.AppendAll(ExecutorId(1), ExecutorId(2), {"free", {}}, NodeId(), nullptr).ok());
+  ASSERT_TRUE(
+      links_.AppendAll(ExecutorId(1), ExecutorId(2), {"all", {}}, false, NodeId(7), nullptr).ok());
+  ASSERT_TRUE(
+      links_.AppendAll(ExecutorId(1), ExecutorId(2), {"free", {}}, false, NodeId(), nullptr).ok());
   now_ += milliseconds(50);
   Send();
   one.Deliver();
@@ -465,13 +467,15 @@ TEST_F(IslandLinksTest, WhatIsForAllOfWhomNobodyIsLeftHasEnded) {
   Join(3);
   Send();
   Join(4);
-  ASSERT_TRUE(links_.AppendAll(ExecutorId(3), ExecutorId(4), {"all", {}}, NodeId(7), nullptr).ok());
+  ASSERT_TRUE(
+      links_.AppendAll(ExecutorId(3), ExecutorId(4), {"all", {}}, false, NodeId(7), nullptr).ok());
   links_.Leave(ExecutorId(4));
   links_.Leave(ExecutorId(3));
   now_ += milliseconds(50);
   Send();
   EXPECT_THAT(links_.TakeEnded(), ElementsAre(NodeId(7)));
-  ASSERT_TRUE(links_.AppendAll(ExecutorId(3), ExecutorId(4), {"all", {}}, NodeId(8), nullptr).ok());
+  ASSERT_TRUE(
+      links_.AppendAll(ExecutorId(3), ExecutorId(4), {"all", {}}, false, NodeId(8), nullptr).ok());
   EXPECT_TRUE(links_.wants_send());
   EXPECT_THAT(links_.TakeEnded(), ElementsAre(NodeId(8)));
 }

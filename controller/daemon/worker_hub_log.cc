@@ -56,8 +56,9 @@ void WorkerHub::SendAll(ExecutorId first, ExecutorId last, Command command,
   auto body = EncodeToSend(command, options_.command_bytes, &encoded_members_);
   if (!body.ok()) return RefuseCommand(executor, body.status());
   IslandLinks& links = executor.island->links;
+  const bool lingers = MayLinger(command);
   if (const absl::Status status =
-          links.AppendAll(first, last, *std::move(body), awaited, std::move(payer));
+          links.AppendAll(first, last, *std::move(body), lingers, awaited, std::move(payer));
       !status.ok())
     return RefuseCommand(executor, status);
   ++commands_sent_;

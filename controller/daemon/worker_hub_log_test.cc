@@ -34,6 +34,20 @@ TEST_F(WorkerHubTest, ALaunchForAllIsOneEntryWhoseEndIsToldOnce) {
   EXPECT_EQ(hub_->open_entries(), 0u);
 }
 
+TEST_F(WorkerHubTest, FreesForAllLeaveTogetherWithTheNextCommand) {
+  const auto one = ConnectExecutor("w0", 11), two = ConnectExecutor("w1", 12);
+  hub_->SendAll(ExecutorId(1), ExecutorId(2), FreeGroups{{GroupId(1)}});
+  Settle();
+  EXPECT_THAT(one->commands, IsEmpty());
+  hub_->Send(ExecutorId(1), EndSend{TransferId(2)});
+  Settle();
+  EXPECT_THAT(one->commands, ElementsAre(SizeIs(2)));
+  EXPECT_THAT(two->commands, IsEmpty());
+  hub_->Tick();
+  Settle();
+  EXPECT_THAT(two->commands, ElementsAre(SizeIs(1)));
+}
+
 // The loss is told first: else what the others have ended would count as ended everywhere.
 TEST_F(WorkerHubTest, ALaunchForAllEndsWithoutAnExecutorOnceItsLossIsTold) {
   const auto one = ConnectExecutor("w0", 11);

@@ -49,7 +49,7 @@ class Client : public IfrtShell {
   IfrtSession* session() const { return session_; }
 
  private:
-  void Send(std::unique_ptr<IfrtResponse> response) override {
+  void Send(std::unique_ptr<IfrtResponse> response, bool) override {
     const auto& metadata = response->response_metadata();
     FUZZ_CHECK(metadata.op_id() >= 1 && metadata.op_id() <= asked_);
     FUZZ_CHECK(answered_.insert(metadata.op_id()).second);
