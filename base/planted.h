@@ -58,15 +58,15 @@ enum class Bug {
   kForgetRest,         // dispatch: tells them only the first of that
   kGangBehindTransfer,  // dispatch: a gang is launched behind a transfer that has not ended
   kBehindForEver,       // dispatch: what waited behind a transfer counts as waiting for ever
-  kHearNothing,     // dispatch: does not say that a failure was heard of
-  kEndWithFirst,    // log: a launch for all that has several entries ends with the first
-  kSpanOfOthers,    // dispatch: a launch for all goes to executors that have no part in it
-  kMissStepEnd,     // executor: a step waits for one that ended while its inputs were looked at
-  kMissInputEnd,    // executor: a step waits for inputs that ended before it was written down
-  kAnswerReenters,  // answers come in the middle of the operation that makes them
-  kAnswerEnded,     // answers to a session that an answer has ended
-  kLossForgetsGroups,     // losses: tells only the first slice of groups
-  kLossForgetsNodes,      // losses: tells only the first slice of nodes
+  kHearNothing,         // dispatch: does not say that a failure was heard of
+  kEndWithFirst,        // log: a launch for all that has several entries ends with the first
+  kSpanOfOthers,        // dispatch: a launch for all goes to executors that have no part in it
+  kMissStepEnd,         // executor: a step waits for one that ended while its inputs were looked at
+  kMissInputEnd,        // executor: a step waits for inputs that ended before it was written down
+  kAnswerReenters,      // answers come in the middle of the operation that makes them
+  kAnswerEnded,         // answers to a session that an answer has ended
+  kLossForgetsGroups,   // losses: tells only the first slice of groups
+  kLossForgetsNodes,    // losses: tells only the first slice of nodes
   kLossTakesNothingBack,  // losses: does not take back the nodes that must run again
   kLossHeardByNobody,     // losses: the island does not learn that all have heard
   // losses: uses code that was loaded with the lost executor with its successor
