@@ -59,7 +59,6 @@ enum class Bug {
   kGangBehindTransfer,  // dispatch: a gang is launched behind a transfer that has not ended
   kBehindForEver,       // dispatch: what waited behind a transfer counts as waiting for ever
   kHearNothing,         // dispatch: does not say that a failure was heard of
-  kEndWithFirst,        // log: a launch for all that has several entries ends with the first
   kSpanOfOthers,        // dispatch: a launch for all goes to executors that have no part in it
   kMissStepEnd,         // executor: a step waits for one that ended while its inputs were looked at
   kMissInputEnd,        // executor: a step waits for inputs that ended before it was written down

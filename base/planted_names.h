@@ -60,7 +60,6 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kGangBehindTransfer, std::string_view("gang_behind_transfer")},
     std::pair{Bug::kBehindForEver, std::string_view("behind_for_ever")},
     std::pair{Bug::kHearNothing, std::string_view("hear_nothing")},
-    std::pair{Bug::kEndWithFirst, std::string_view("end_with_first")},
     std::pair{Bug::kSpanOfOthers, std::string_view("span_of_others")},
     std::pair{Bug::kMissStepEnd, std::string_view("miss_step_end")},
     std::pair{Bug::kMissInputEnd, std::string_view("miss_input_end")},

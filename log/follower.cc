@@ -38,13 +38,14 @@ absl::StatusOr<std::vector<LogFrame::Received>> LogFollower::Take(const LogFrame
                              header.number, header.span.first, header.span.last, *self_);
     if (header.number > applied_ || Planted(LogMistake::kReplayRunsAgain)) fresh.push_back(entry);
   }
-  if (frame.version > version_) {
-    version_ = frame.version;
-    if (!Planted(LogMistake::kReportedOnce)) Resend();
-  }
   for (const LogRange& range : frame.concluded) {
     kept_.Remove(range);
     news_.Remove(range);
+    awaited_.Remove(range);
+  }
+  if (frame.version > version_) {
+    version_ = frame.version;
+    if (!Planted(LogMistake::kReportedOnce)) Resend();
   }
   for (const LogRange& range : NumbersOf(fresh)) {
     running_.Add(range);
@@ -65,13 +66,14 @@ absl::Status LogFollower::Ended(LogRange range, bool wakes) {
   running_.Remove(range);
   kept_.Add(range);
   news_.Add(range);
+  if (wakes) awaited_.Add(range);
   urgent_ = urgent_ || wakes;
   return absl::OkStatus();
 }
 
 void LogFollower::Resend() {
   news_ = kept_;
-  urgent_ = true;
+  urgent_ = !awaited_.empty();
 }
 
 LogReport LogFollower::Next() {

@@ -41,6 +41,7 @@ class LogFollower {
   // The link is new: reports all kept entries again.
   void Resend();
 
+  // Whether the next report names an end for which somebody waits.
   bool Urgent() const { return urgent_; }
   // The next report, of at most kMaxFrameRanges. If more(), another one must follow at once.
   LogReport Next();
@@ -65,6 +66,7 @@ class LogFollower {
   LogRangeSet running_;    // returned by Take, not ended
   LogRangeSet kept_;       // R2: ended, not concluded
   LogRangeSet news_;       // kept, and in no report of this version yet
+  LogRangeSet awaited_;    // kept, and somebody waits for the end
   bool urgent_ = false;
 };
 

@@ -132,7 +132,6 @@ void LogRelay::Settle() {
     // Never an error: the merger names each entry that came once.
     const Open& open = open_.at(number);
     (void)follower_.Ended(number, open.awaited);
-    awaited_ |= open.awaited;
     if (!Planted(Bug::kKnownIsConcluded)) continue;
     open.concerns.ForEach([&](uint32_t child) { outboxes_[child].Conclude(number); });
   }
@@ -145,7 +144,6 @@ LogNumber LogRelay::Ask() {
 
 LogReport LogRelay::Next() {
   LogReport report = follower_.Next();
-  awaited_ = false;
   report.version = version_;  // before its first frame, too: then nothing has come
   return report;
 }

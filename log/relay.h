@@ -74,7 +74,7 @@ class LogRelay {
   // Whether a report tells something new. News: ends; otherwise what has come. Urgent: somebody
   // waits for an end (kEndsLater).
   bool HasNews() const { return follower_.more(); }
-  bool Urgent() const { return awaited_; }
+  bool Urgent() const { return follower_.Urgent(); }
   // The next report to the parent. If HasNews still, another one must follow at once.
   LogReport Next();
 
@@ -99,7 +99,6 @@ class LogRelay {
   uint64_t version_ = 0;
   LogTree tree_;
   LogFollower follower_{std::nullopt};
-  bool awaited_ = false;  // the next report names an end for which somebody waits
   LogMerger merger_;
   std::vector<LogOutbox> outboxes_;  // by child
   std::vector<LogNumber> floors_;    // by child

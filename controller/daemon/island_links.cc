@@ -178,7 +178,7 @@ void IslandLinks::NoteConcluded() {
 
 void IslandLinks::NoteEnded(NodeId node) {
   if (const auto split = split_.find(node); split != split_.end()) {
-    if (--split->second > 0 && !Planted(Bug::kEndWithFirst)) return;
+    if (--split->second > 0) return;
     split_.erase(split);
   }
   ended_.push_back(node);

@@ -54,6 +54,10 @@ class Coverage {
   // So rare that 3,000 seeds may have none.
   static constexpr std::array<std::string_view, 0> kMayBeAbsent = {};
   static constexpr std::array kEvents = {"install",
+                                         "launch for all",
+                                         "launch for all, ahead",
+                                         "free for all",
+                                         "report of the log alone",
                                          "code forgotten",
                                          "install fails",
                                          "launch single",

@@ -170,7 +170,7 @@ void World::SetupFaults() {
   Random& r = random;
   config.stops = r.Percent(80) ? 0 : static_cast<int>(r.Between(1, 3));
   config.cut_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
-  config.link_grace = (r.Percent(80) ? 3 : r.Percent(50) ? 1 : 0) * kSecond;
+  config.link_grace = (r.Percent(70) ? 3 : r.Percent(35) ? 1 : 0) * kSecond;
   config.cuts = r.Percent(50) ? 0 : static_cast<int>(r.Between(1, 5));
   config.lone_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
   config.full_percent = r.Percent(90) ? 0 : static_cast<int>(r.Between(1, 5));

@@ -19,8 +19,11 @@ constexpr size_t kWithReport = 32 << 10;
 
 absl::StatusOr<std::vector<Command>> CommandInbox::Take(std::string_view bytes) {
   FAIRWAY_ASSIGN_OR_RETURN(const LogFrame frame, DecodeLogFrame(bytes));
+  const uint64_t before = follower_.version();
   FAIRWAY_ASSIGN_OR_RETURN(const std::vector<LogFrame::Received> fresh, follower_.Take(frame));
   unreported_ += bytes.size();
+  // R3: what was reported of them before counts for nothing.
+  if (follower_.version() != before && follower_.Urgent()) unreported_ = kAtOnce;
   std::vector<Command> out;
   out.reserve(fresh.size());
   std::vector<LogFrame::Received> ended;
@@ -49,7 +52,6 @@ absl::StatusOr<std::vector<Command>> CommandInbox::Take(std::string_view bytes) 
 
 absl::Status CommandInbox::Ended(const std::vector<uint64_t>& entries) {
   for (const LogNumber entry : entries) FAIRWAY_RETURN_IF_ERROR(follower_.Ended(entry));
-  awaited_ |= !entries.empty();
   return absl::OkStatus();
 }
 
@@ -60,9 +62,8 @@ void CommandInbox::Resend() {
 
 std::string CommandInbox::Report(With with) {
   const size_t least = with == With::kNothing ? kAtOnce : with == With::kReport ? kWithReport : 1;
-  const bool awaited = with != With::kNothing && awaited_;
+  const bool awaited = with != With::kNothing && follower_.Urgent();
   if ((unreported_ < least && !awaited) || follower_.version() == 0) return {};
-  awaited_ = false;
   std::string report = EncodeLogReport(follower_.Next());
   unreported_ = follower_.more() ? kAtOnce : 0;
   return report;

@@ -48,7 +48,6 @@ class CommandInbox {
  private:
   LogFollower follower_;
   size_t unreported_ = 0;  // bytes of frames since the last report
-  bool awaited_ = false;   // a LaunchAll has ended since
 };
 
 }  // namespace fairway

@@ -74,6 +74,11 @@ TEST(CommandInboxTest, ALaunchForAllEndsWhenItsWorkHasAndIsReportedAtOnce) {
   EXPECT_THAT(inbox.Report(With::kNothing), IsEmpty());
   EXPECT_THAT(DecodeLogReport(inbox.Report(With::kReport))->ended, ElementsAre(LogRange{4, 4}));
   EXPECT_THAT(inbox.Report(With::kReport), IsEmpty());
+  // In a new version it is told anew, and nobody has to wait for the next heartbeat.
+  ASSERT_TRUE(inbox.Take(LogFrameWriter(2, {{5, 5}}).Take()).ok());
+  EXPECT_THAT(DecodeLogReport(inbox.Report(With::kNothing))->ended, ElementsAre(LogRange{4, 4}));
+  ASSERT_TRUE(inbox.Take(LogFrameWriter(3, {{4, 4}}).Take()).ok());
+  EXPECT_THAT(inbox.Report(With::kNothing), IsEmpty());
   // Which entries end later is known from both: the command and the entry.
   LogFrameWriter at_once(1, {}), later(1, {});
   at_once.Add({6, LogSpan::One(3), EntryKind::kCommand, 0}, EncodeCommand(all).value());
