@@ -46,7 +46,7 @@ class InstantExecutor : public ExecutorActions {
   void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}
-  void ReportWanted(bool may_wait) override { report_wanted = true; }
+  void ReportWanted(bool may_wait, bool news) override { report_wanted = true; }
 
   void Work() {
     while (std::exchange(turn_wanted, false)) core.Turn();

@@ -9,14 +9,34 @@
 
 namespace fairway {
 
-const Admission::Device& Admission::Of(DeviceId device) const {
-  static const Device kNone;
-  return device.value < devices_.size() ? devices_[device.value] : kNone;
+std::vector<MemoryNeed> InRows(std::vector<MemoryNeed> needs) {
+  const auto by_device = [](const MemoryNeed& a, const MemoryNeed& b) {
+    return a.device < b.device;
+  };
+  if (!std::is_sorted(needs.begin(), needs.end(), by_device))
+    std::stable_sort(needs.begin(), needs.end(), by_device);
+  std::vector<MemoryNeed> rows;
+  for (const MemoryNeed& need : needs) {
+    const bool goes_on = !rows.empty() && rows.back().bytes == need.bytes &&
+                         rows.back().at(rows.back().count) == need.device;
+    if (goes_on) {
+      ++rows.back().count;
+    } else {
+      rows.push_back(need);
+    }
+  }
+  rows.shrink_to_fit();
+  return rows;
+}
+
+const Admission::Room& Admission::RoomOf(DeviceId device) const {
+  static const Room kNone;
+  return device.value < rooms_.size() ? rooms_[device.value] : kNone;
 }
 
 void Admission::SetDevice(DeviceId device, int64_t limit) {
-  At(device).limit = limit;
-  Touch(device);
+  Change(device, 1, [limit](Room& room) { room.limit = limit; });
+  Touch(device, 1);
 }
 
 void Admission::Forget(IslandId island) {
@@ -27,9 +47,10 @@ void Admission::Forget(IslandId island) {
 void Admission::ForgetDevice(DeviceId device) {
   Device& at = At(device);
   std::set<SetId> sets = std::move(at.sets);
-  if (const auto island = islands_.find(at.island); island != islands_.end()) {
+  if (const auto island = islands_.find(RoomOf(device).island); island != islands_.end()) {
     for (const SetId id : sets) island->second.looking.erase(id);
   }
+  Change(device, 1, [](Room& room) { room = Room(); });
   at = Device();
   at.sets = std::move(sets);  // nobody uses them; Forget takes them away
 }
@@ -40,8 +61,9 @@ Admission::SetId Admission::Use(const SharedVector<MemoryNeed>& needs) {
     return last_set_;
   }
   std::vector<DeviceId> devices;
-  devices.reserve(needs.size());
-  for (const MemoryNeed& need : needs) devices.push_back(need.device);
+  for (const MemoryNeed& need : needs) {
+    for (uint32_t i = 0; i < need.count; ++i) devices.push_back(need.at(i));
+  }
   if (!std::is_sorted(devices.begin(), devices.end())) std::sort(devices.begin(), devices.end());
   steps_ += devices.size();
   const auto [key, fresh] = numbers_of_.try_emplace(std::move(devices));
@@ -79,7 +101,7 @@ void Admission::ForgetSet(SetId id) {
   steps_ += kMapSteps * devices.size();
   for (const DeviceId device : devices) At(device).sets.erase(id);
   if (!devices.empty()) {
-    const auto island = islands_.find(At(devices[0]).island);
+    const auto island = islands_.find(RoomOf(devices[0]).island);
     if (island != islands_.end()) island->second.looking.erase(id);
   }
   numbers_of_.erase(set.key);
@@ -97,7 +119,7 @@ void Admission::Enqueue(NodeId node, SessionId session, IslandId island,
   waiting.set = Use(needs);
   waiting.least = needs.empty() ? 0 : INT64_MAX;
   for (const MemoryNeed& need : needs) {
-    At(need.device).island = island;
+    Change(need.device, need.count, [island](Room& room) { room.island = island; });
     waiting.least = std::min(waiting.least, need.bytes);
   }
   waiting.needs = std::move(needs);
@@ -112,68 +134,87 @@ bool Admission::Remove(NodeId node, IslandId island) {
   DropCandidate(at->second, it->second.session, node);
   if (it->second.in_lines) LeaveLines(at->second, node, it->second);
   // Room may have been kept for it.
-  for (const MemoryNeed& need : it->second.needs) Touch(need.device);
+  for (const MemoryNeed& need : it->second.needs) Touch(need.device, need.count);
   EndUse(it->second.set);
   at->second.waiting.erase(it);
   return true;
 }
 
-void Admission::Touch(DeviceId device) {
-  Device& touched = At(device);
-  if (touched.touched) {
-    touched.again = touched.marked > 0;
-    return;
+void Admission::Touch(DeviceId device, uint32_t count) {
+  const auto at = islands_.find(RoomOf(device).island);
+  if (at == islands_.end() || at->second.by_session.empty()) return;  // nobody waits there
+  for (uint32_t i = 0; i < count; ++i) {
+    const DeviceId each(device.value + i);
+    Device& touched = At(each);
+    if (std::exchange(touched.touched, true)) {
+      touched.again = touched.marked > 0;
+    } else {
+      at->second.touched.push_back(each);
+    }
   }
-  const auto at = islands_.find(touched.island);
-  if (at == islands_.end() || at->second.by_session.empty()) return;
-  touched.touched = true;
-  at->second.touched.push_back(device);
 }
 
-void Admission::Release(DeviceId device, int64_t bytes) {
-  At(device).used -= bytes;
-  Touch(device);
+void Admission::Release(DeviceId device, int64_t bytes, uint32_t count) {
+  Change(device, count, [bytes](Room& room) { room.used -= bytes; });
+  Touch(device, count);
 }
 
-void Admission::WillRelease(DeviceId device, int64_t bytes) {
-  At(device).will_release += bytes;
-  if (bytes < 0) Touch(device);  // room is kept for those only for whom there will be enough
+void Admission::WillRelease(DeviceId device, int64_t bytes, uint32_t count) {
+  Change(device, count, [bytes](Room& room) { room.will_release += bytes; });
+  if (bytes < 0) Touch(device, count);  // room is kept for those only for whom there is enough
 }
 
 std::optional<Admission::Shortage> Admission::ShortageOf(NodeId node,
                                                          const Waiting& waiting) const {
   if (Planted(Bug::kAdmitBeyondMemory)) return std::nullopt;
   std::optional<Shortage> shortage;
-  steps_ += waiting.needs.size();
+  if (HasRoom(waiting)) return shortage;
   for (const MemoryNeed& need : waiting.needs) {
-    const int64_t lacks = need.bytes - room(need.device);
-    if (lacks <= 0) continue;
-    const Device& device = Of(need.device);
-    const int64_t limit = device.limit == 0 ? kNoLimit : device.limit;
-    const bool hopeless = need.bytes > limit;
-    if (!shortage || (hopeless && !shortage->hopeless))
-      shortage = Shortage{node,
-                          waiting.session,
-                          need.device,
-                          need.bytes,
-                          device.used,
-                          limit,
-                          shortage ? shortage->lacks : 0,
-                          hopeless};
-    shortage->lacks += lacks;
+    steps_ += need.count;
+    for (uint32_t i = 0; i < need.count; ++i) {
+      const Room& room = RoomOf(need.at(i));
+      const int64_t lacks = need.bytes - room.free();
+      if (lacks <= 0) continue;
+      const int64_t limit = room.limit == 0 ? kNoLimit : room.limit;
+      const bool hopeless = need.bytes > limit;
+      if (!shortage || (hopeless && !shortage->hopeless))
+        shortage = Shortage{node,
+                            waiting.session,
+                            need.at(i),
+                            need.bytes,
+                            room.used,
+                            limit,
+                            shortage ? shortage->lacks : 0,
+                            hopeless};
+      shortage->lacks += lacks;
+    }
   }
   return shortage;
 }
 
+bool Admission::HasRoom(const Waiting& waiting) const {
+  return std::all_of(waiting.needs.begin(), waiting.needs.end(), [&](const MemoryNeed& need) {
+    return rooms_.AllOf(need.device.value, need.count, [&](const Room& room) {
+      ++steps_;
+      return need.bytes <= room.free();
+    });
+  });
+}
+
 bool Admission::Fits(NodeId node, const Waiting& waiting) const {
   if (Planted(Bug::kAdmitBeyondMemory)) return true;
+  if (!HasRoom(waiting)) return false;
+  if (protected_.empty()) return true;  // no room is kept
   return std::all_of(waiting.needs.begin(), waiting.needs.end(), [&](const MemoryNeed& need) {
-    ++steps_;
-    int64_t free = room(need.device);
-    const Kept& kept = Of(need.device).kept;
-    if (kept.node && kept.node < node)
-      free = std::min(free, free + will_release(need.device) - kept.bytes);
-    return need.bytes <= free;
+    for (uint32_t i = 0; i < need.count; ++i) {
+      ++steps_;
+      const size_t at = need.at(i).value;
+      if (at >= devices_.size()) continue;
+      const Kept& kept = devices_[at].kept;
+      if (!kept.node || kept.node >= node) continue;
+      if (need.bytes > rooms_[at].free() + rooms_[at].will_release - kept.bytes) return false;
+    }
+    return true;
   });
 }
 
@@ -208,14 +249,18 @@ void Admission::Protect(Island& island, SessionId session) {
   if (set.kept && set.kept <= first) return;
   const bool covered =
       std::all_of(waiting.needs.begin(), waiting.needs.end(), [&](const MemoryNeed& need) {
-        ++steps_;
-        return need.bytes <= room(need.device) + will_release(need.device);
+        return rooms_.AllOf(need.device.value, need.count, [&](const Room& room) {
+          ++steps_;
+          return need.bytes <= room.free() + room.will_release;
+        });
       });
   if (!covered) return;
-  steps_ += waiting.needs.size();
   for (const MemoryNeed& need : waiting.needs) {
-    Kept& kept = At(need.device).kept;
-    if (!kept.node || first < kept.node) kept = {first, need.bytes};
+    steps_ += need.count;
+    for (uint32_t i = 0; i < need.count; ++i) {
+      Kept& kept = At(need.at(i)).kept;
+      if (!kept.node || first < kept.node) kept = {first, need.bytes};
+    }
   }
   if (!set.kept) protected_.push_back(waiting.set);
   set.kept = first;
@@ -229,10 +274,13 @@ void Admission::ProtectOldest(Island& island) {
 }
 
 void Admission::Unprotect(NodeId node, const Waiting& waiting) {
-  steps_ += waiting.needs.size();
+  if (protected_.empty()) return;
   for (const MemoryNeed& need : waiting.needs) {
-    Kept& kept = At(need.device).kept;
-    if (kept.node == node) kept = {};
+    steps_ += need.count;
+    for (uint32_t i = 0; i < need.count; ++i) {
+      Kept& kept = At(need.at(i)).kept;
+      if (kept.node == node) kept = {};
+    }
   }
   if (sets_[waiting.set].kept == node) {
     sets_[waiting.set].kept = NodeId();
@@ -295,9 +343,9 @@ void Admission::LookAt(Island& island, SetId id) {
   int64_t free = INT64_MAX;
   steps_ += set.key->first.size();
   for (const DeviceId needed : set.key->first) {
-    const Device& device = At(needed);
-    const bool leaves = device.kept.node && device.kept.node <= *set.heads.begin();
-    const int64_t more = leaves ? device.will_release - device.kept.bytes : 0;
+    const Kept& kept = At(needed).kept;
+    const bool leaves = kept.node && kept.node <= *set.heads.begin();
+    const int64_t more = leaves ? will_release(needed) - kept.bytes : 0;
     free = std::min(free, room(needed) + std::min<int64_t>(more, 0));
   }
   for (int i = 0; i < kTried && set.left > 0; ++i, --set.left) {
@@ -344,8 +392,8 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most, May may) {
       at.held.insert(node);
       continue;
     }
-    steps_ += waiting.needs.size();
-    for (const MemoryNeed& need : waiting.needs) At(need.device).used += need.bytes;
+    for (const MemoryNeed& need : waiting.needs)
+      Change(need.device, need.count, [&](Room& room) { room.used += need.bytes; });
     if (waiting.in_lines) {
       LeaveLines(at, node, waiting);
       Unprotect(node, waiting);
@@ -468,15 +516,12 @@ size_t Admission::waiting(IslandId island) const {
   return at == islands_.end() ? 0 : at->second.waiting.size();
 }
 
-int64_t Admission::used(DeviceId device) const { return Of(device).used; }
+int64_t Admission::used(DeviceId device) const { return RoomOf(device).used; }
 
-int64_t Admission::limit(DeviceId device) const { return Of(device).limit; }
+int64_t Admission::limit(DeviceId device) const { return RoomOf(device).limit; }
 
-int64_t Admission::will_release(DeviceId device) const { return Of(device).will_release; }
+int64_t Admission::will_release(DeviceId device) const { return RoomOf(device).will_release; }
 
-int64_t Admission::room(DeviceId device) const {
-  const Device& of = Of(device);
-  return (of.limit == 0 ? kNoLimit : of.limit) - of.used;
-}
+int64_t Admission::room(DeviceId device) const { return RoomOf(device).free(); }
 
 }  // namespace fairway

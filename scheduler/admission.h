@@ -29,17 +29,24 @@
 
 #include <absl/functional/function_ref.h>
 
+#include "base/block_vector.h"
 #include "base/ids.h"
 #include "base/shared_vector.h"
 #include "scheduler/session_policy.h"
 
 namespace fairway {
 
-// The memory that a node needs on one device.
+// The memory that is needed on each of some devices in a row, from `device` on.
 struct MemoryNeed {
   DeviceId device;
   int64_t bytes = 0;
+  uint32_t count = 1;
+  DeviceId at(uint32_t i) const { return DeviceId(device.value + i); }
+  friend bool operator==(const MemoryNeed&, const MemoryNeed&) = default;
 };
+// The same needs in the order of their devices, as few rows as that takes. A device may be in
+// several of `needs`, which have one device each.
+std::vector<MemoryNeed> InRows(std::vector<MemoryNeed> needs);
 
 // Owned by the controller's core. Not thread-safe. Memory is in bytes per device; limit 0 means
 // kNoLimit. A device belongs to one island.
@@ -61,11 +68,11 @@ class Admission {
   void Forget(IslandId island);
   void ForgetDevice(DeviceId device);
 
-  // Gives `bytes` back.
-  void Release(DeviceId device, int64_t bytes);
-  // Adds to (or takes from) the bytes in use that will be given back when the work that has them
-  // ends, whatever clients do.
-  void WillRelease(DeviceId device, int64_t bytes);
+  // Gives `bytes` back on each of `count` devices from `device` on.
+  void Release(DeviceId device, int64_t bytes, uint32_t count = 1);
+  // Adds to (or takes from) the bytes in use there that will be given back when the work that has
+  // them ends, whatever clients do.
+  void WillRelease(DeviceId device, int64_t bytes, uint32_t count = 1);
 
   // Devices, sessions and lines that it has looked at since the last call.
   size_t TakeSteps() { return std::exchange(steps_, 0); }
@@ -130,11 +137,16 @@ class Admission {
     NodeId node;
     int64_t bytes = 0;
   };
-  struct Device {
+  // What is counted of each device. Most nodes need the same on whole rows of devices.
+  struct Room {
     int64_t used = 0;
     int64_t limit = 0;
     int64_t will_release = 0;
-    IslandId island;       // the island of the nodes that wait for it
+    IslandId island;  // of the nodes that wait for it
+    int64_t free() const { return (limit == 0 ? kNoLimit : limit) - used; }
+    friend bool operator==(const Room&, const Room&) = default;
+  };
+  struct Device {
     bool touched = false;  // Island::touched has it
     SetId marked = 0;      // of `sets`: those below it were told since it was touched
     bool again = false;    // it was touched meanwhile: they have to be told again
@@ -228,9 +240,18 @@ class Admission {
     if (device.value >= devices_.size()) devices_.resize(device.value + 1);
     return devices_[device.value];
   }
-  const Device& Of(DeviceId device) const;
-  void Touch(DeviceId device);
+  const Room& RoomOf(DeviceId device) const;
+  // Changes what is counted of `count` devices.
+  template <typename F>
+  void Change(DeviceId device, uint32_t count, F change) {
+    rooms_.Grow(device.value + count);
+    steps_ += rooms_.Change(device.value, count, change);
+  }
+  // Whether the node would fit if room were kept for nobody.
+  bool HasRoom(const Waiting& waiting) const;
+  void Touch(DeviceId device, uint32_t count);
   std::vector<Device> devices_;
+  BlockVector<Room> rooms_;
   std::map<IslandId, Island> islands_;
   std::map<std::vector<DeviceId>, SetId> numbers_of_;
   std::deque<Set> sets_;  // grows piece by piece

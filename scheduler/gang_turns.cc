@@ -22,8 +22,18 @@ GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
     for (const DeviceId device : devices) {
       const auto [place, unseen] =
           places_.try_emplace(device, static_cast<uint32_t>(in_flight_.size()));
-      if (unseen) in_flight_.push_back(0);
+      if (unseen) in_flight_.Grow(in_flight_.size() + 1);
       set.devices.push_back(place->second);
+    }
+    std::vector<uint32_t> places = set.devices;
+    std::sort(places.begin(), places.end());
+    set.rows.clear();
+    for (const uint32_t place : places) {
+      if (!set.rows.empty() && set.rows.back().first + set.rows.back().second == place) {
+        ++set.rows.back().second;
+      } else {
+        set.rows.emplace_back(place, 1);
+      }
     }
   } else if (sets_[key->second].users == 0) {
     std::erase(unused_, key->second);
@@ -149,20 +159,25 @@ void GangTurns::RemoveTicket(uint64_t ticket, SetId set) {
   if (heads_.erase(ticket) > 0 && !all.empty()) heads_.emplace(*all.begin(), set);
 }
 
-bool GangTurns::Full(uint32_t device) const {
-  return in_flight_[device] >= most_ && !Planted(Bug::kTooManyGangs);
-}
+bool GangTurns::Full(int gangs) const { return gangs >= most_ && !Planted(Bug::kTooManyGangs); }
 
 bool GangTurns::HasRoom(SetId set) const {
-  const std::vector<uint32_t>& devices = sets_[set].devices;
-  return std::none_of(devices.begin(), devices.end(), [&](uint32_t d) { return Full(d); });
+  const auto& rows = sets_[set].rows;
+  return std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+    return in_flight_.AllOf(row.first, row.second, [&](int gangs) { return !Full(gangs); });
+  });
+}
+
+void GangTurns::Count(SetId set, int more) {
+  for (const auto& [first, count] : sets_[set].rows)
+    in_flight_.Change(first, count, [more](int& gangs) { gangs += more; });
 }
 
 std::optional<NodeId> GangTurns::Next() {
   if (stuck_) return std::nullopt;
   if (only_ && HasRoom(only_->line.set)) {
     const Only gang = *std::exchange(only_, std::nullopt);
-    for (const uint32_t device : sets_[gang.line.set].devices) ++in_flight_[device];
+    Count(gang.line.set, 1);
     return gang.node;
   }
   LineUp();
@@ -177,11 +192,11 @@ std::optional<NodeId> GangTurns::Next() {
     const std::vector<uint32_t>& devices = sets_[set].devices;
     steps_ += devices.size();
     if (std::any_of(devices.begin(), devices.end(),
-                    [&](uint32_t d) { return wanted[d] != 0 || Full(d); })) {
+                    [&](uint32_t d) { return wanted[d] != 0 || Full(in_flight_[d]); })) {
       for (const uint32_t device : devices) wanted[device] = 1;
       continue;
     }
-    for (const uint32_t device : devices) ++in_flight_[device];
+    Count(set, 1);
     const Line granted = tickets_.at(ticket);
     const auto it = waiting_.find(granted);
     const NodeId node = *it->second.nodes.begin();
@@ -198,7 +213,7 @@ std::optional<NodeId> GangTurns::Next() {
 }
 
 void GangTurns::Ended(SetId set) {
-  for (const uint32_t device : sets_[set].devices) --in_flight_[device];
+  Count(set, -1);
   stuck_ = false;
 }
 

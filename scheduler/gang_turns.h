@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/block_vector.h"
 #include "base/ids.h"
 
 namespace fairway {
@@ -60,8 +61,10 @@ class GangTurns {
   struct Set {
     std::map<std::vector<DeviceId>, SetId>::iterator key;
     std::vector<uint32_t> devices;  // places in in_flight_
-    std::set<uint64_t> tickets;     // invariant: of lines with this set
-    size_t users = 0;               // 0: the set is unused, or its number free
+    // The same as rows: the first, and how many. Places are given in the order of the first set.
+    std::vector<std::pair<uint32_t, uint32_t>> rows;
+    std::set<uint64_t> tickets;  // invariant: of lines with this set
+    size_t users = 0;            // 0: the set is unused, or its number free
   };
   struct Line {
     SessionId session;
@@ -77,7 +80,7 @@ class GangTurns {
     std::set<std::pair<NodeId, Line>> others;  // lines without a ticket, with their lowest nodes
   };
 
-  bool Full(uint32_t device) const;
+  bool Full(int gangs) const;
   // Gives tickets to lines of the session that may have them.
   void GiveTickets(Session& session);
   void EndTicket(const Line& line, Waiting& waiting);
@@ -86,7 +89,7 @@ class GangTurns {
 
   int most_;  // per device
   std::map<DeviceId, uint32_t> places_;
-  std::vector<int> in_flight_;  // gangs, by the place of the device
+  BlockVector<int> in_flight_;  // gangs, by the place of the device
   std::map<std::vector<DeviceId>, SetId> numbers_of_;
   std::vector<Set> sets_;
   std::vector<SetId> free_sets_;
@@ -96,6 +99,8 @@ class GangTurns {
   void LineUp();
   void Enter(NodeId node, const Line& line);
   bool HasRoom(SetId set) const;
+  // Counts a gang more, or less, on the devices of the set.
+  void Count(SetId set, int more);
 
   // A gang that came when no other was waiting. Most go at once, and need no line and no ticket.
   struct Only {

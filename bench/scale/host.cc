@@ -78,6 +78,7 @@ v1::ToController Host::Ask() {
 void Host::DoParent(const v1::LogParent& parent) {
   if (!registration_.Follow(parent)) return;
   relay_.reset();
+  pace_.Below(registration_.relay_children());
   if (parent.endpoint().empty()) {
     asked_ = registration_.Keep(PackFrame(Ask()));
   } else {
@@ -130,7 +131,9 @@ void Host::OnLaunchEnd(NodeId node) {
   });
 }
 
-void Host::ReportWanted(bool may_wait) { step_wanted_ = pace_.Wanted(may_wait) || step_wanted_; }
+void Host::ReportWanted(bool may_wait, bool news) {
+  step_wanted_ = pace_.Wanted(may_wait, news) || step_wanted_;
+}
 
 void Host::Follow(ReportPace::Next next) {
   if (next == ReportPace::Next::kSend) return SendReport();

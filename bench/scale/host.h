@@ -68,7 +68,7 @@ class Host final : public ExecutorActions, public RelayChild {
   void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}
-  void ReportWanted(bool may_wait) override;
+  void ReportWanted(bool may_wait, bool news) override;
 
  private:
   // Runs `work` as soon as the host is free. Its CPU time and `more` pass; then the messages that

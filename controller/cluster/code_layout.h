@@ -73,6 +73,7 @@ struct CodeLayout {
   struct Output {
     SharedVector<Place> places;        // by position
     SharedVector<int32_t> replica_of;  // as in Group
+    SharedVector<MemoryNeed> room;     // as in Group
   };
   std::vector<Part> parts;  // in the order of the executors' first devices
   size_t widest = 0;        // positions of the part that has most
@@ -93,6 +94,7 @@ struct CodeLayout {
   std::vector<std::pair<int64_t, int32_t>> by_bytes;
   Reservations reservations;       // for a launch
   SharedVector<MemoryNeed> needs;  // the same, as long as nothing is donated
+  SharedVector<MemoryNeed> temps;  // of `reservations`; empty: none is temporary
   size_t command_bytes = 0;        // the size of its largest command (command_bytes.h)
   size_t install_bytes = 0;        // about that of the command that installs it
   size_t runs = 0;                 // nodes that run it and have not ended
@@ -116,6 +118,8 @@ struct DeviceSeat {
 // `seats` are those of the executable's devices.
 CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats);
 SharedVector<MemoryNeed> NeedsOf(const Reservations& reservations);
+// What shards take at these places.
+SharedVector<MemoryNeed> RoomOf(const std::vector<Place>& places);
 // Adds to the reservation at `position`, which is that of `device`. At the end of `reservations` it
 // makes a new one; the caller knows that the device has none yet.
 void AddReservation(Reservations& reservations, DeviceId device, int64_t output, int64_t temp,

@@ -308,11 +308,8 @@ void Cluster::Nodes::BeginOutputs(Ending& ending) {
     StopReceiving(node);
     Island& island = s.islands.at(node.island);
     s.memory.CountTemporary(node, false);
-    for (const Reservation& r : node.reservations) {
-      if (!Planted(Bug::kLeakReservation)) s.memory.Release(island, r.device, r.temp);
-      if (!ending.keeps && !Planted(Bug::kKeepFailed))
-        s.memory.Release(island, r.device, r.output - r.credit);
-    }
+    if (!Planted(Bug::kLeakReservation))
+      s.memory.ReleaseEnded(island, node, ending.keeps || Planted(Bug::kKeepFailed));
     if (ending.in_turns && !ending.keeps) node.reservations.clear();
     if (ending.in_turns && ending.keeps) {
       for (Reservation& r : node.reservations.Own()) r.temp = 0;

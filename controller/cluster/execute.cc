@@ -91,7 +91,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
       layout.outputs.push_back(layout.outputs.back());  // outputs alike share their places
     } else {
       for (Place& place : places) place.bytes = bytes;
-      layout.outputs.push_back({places, ReplicaOf(type, places.size())});
+      layout.outputs.push_back({places, ReplicaOf(type, places.size()), RoomOf(places)});
     }
     last = places.empty() ? nullptr : &type;
     for (size_t i = 0; i < places.size(); ++i)
@@ -101,6 +101,11 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
   }
   if (!std::ranges::is_sorted(layout.by_bytes)) std::ranges::sort(layout.by_bytes);
   layout.needs = NeedsOf(layout.reservations);
+  std::vector<MemoryNeed> temps;
+  for (const Reservation& r : layout.reservations) {
+    if (r.temp > 0) temps.push_back({r.device, r.temp});
+  }
+  layout.temps = InRows(std::move(temps));
   return layout;
 }
 

@@ -103,17 +103,36 @@ TEST_F(ForAllTest, AnOlderExecutorGetsNoCommandForAll) {
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr(" to e"))));
 }
 
-TEST_F(ForAllTest, WhatWaitsForItsInputsIsPreparedOnEach) {
+TEST_F(ForAllTest, NobodyHearsOfWhatWaitsForItsInputsUntilItIsLaunched) {
   ASSERT_NO_FATAL_FAILURE(RunOnce({0, 1, 2}));
   const auto put = cluster.arrays().Put(
       session, 8, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1, 2})}, {0, 0, 0});
   Call(8, 9);
-  EXPECT_THAT(actions.Take(),
-              ElementsAre(HasSubstr("e1 <- prepare n4"), HasSubstr("e2 <- prepare n4"),
-                          HasSubstr("e3 <- prepare n4")));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  Call(2, 10);  // a younger one overtakes it, and so does one that each is told of
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("e1 to e3 <- launch all n5 id 2")));
+  const auto one =
+      cluster.arrays().Put(session, 20, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  const uint64_t on_one = Define(2, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.executables().Execute(session, on_one, {20}, {}, {24}).ok());
+  cluster.arrays().ProvideUpload(one->upload, 0, Bytes("0123456789abcdef"));
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 <- prepare n7")));
   cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
   for (const ExecutorId each : e_) End(each, 3);
-  EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 <- launch n4")));
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 to e3 <- launch all n4")));
+}
+
+TEST_F(ForAllTest, WhatWaitsWhenAnExecutorIsLostRunsOnceThatIsBackAndHasTheCode) {
+  ASSERT_NO_FATAL_FAILURE(RunOnce({0, 1, 2}));
+  const auto put = cluster.arrays().Put(
+      session, 8, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1, 2})}, {0, 0, 0});
+  Call(8, 9);
+  cluster.fleet().ExecutorLost(e_[1], absl::UnavailableError("killed"));
+  actions.Take();
+  cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("launch"))));
+  Return(1);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("e2 <- install x1")));
 }
 
 TEST_F(ForAllTest, AFailureIsHeardAbandonsTheOthersAndIsToldOnceAllHaveEnded) {

@@ -91,6 +91,7 @@ struct Group {
   std::string memory_kind;
   std::vector<Shape> shapes;  // one for all shards, or one per shard
   SharedVector<Place> places;
+  SharedVector<MemoryNeed> room;        // what they take, once it was asked for (RoomOf)
   SharedVector<int32_t> replica_of;     // the first shard of the same tile; empty: no two are alike
   absl::Status error;                   // kFailed
   NodeId cause;                         // kFailed: the node that failed first

@@ -35,8 +35,10 @@ void Cluster::Groups::ShareLists(Group& group) {
   SharedVector<Place>& last = group.stake->places;
   if (last == group.places) {
     group.places = last;
+    group.room = group.stake->room;
   } else {
     last = group.places;
+    group.stake->room = RoomOf(group);
   }
 }
 
@@ -74,13 +76,15 @@ void Cluster::Groups::SetCharged(Group& group, bool charged) {
   if (std::exchange(group.charged, charged) == charged) return;
   Stake& stake = *group.stake;
   stake.Count(&Stake::arrays, charged);
-  for (const Place& place : group.places) {
-    const size_t at = place.device.value - stake.first_device;
-    if (at >= stake.held.size()) stake.held.resize(at + 1);
-    const int64_t more = charged ? Rounded(place.bytes) : -Rounded(place.bytes);
-    stake.bytes += more;
-    stake.held[at].bytes += more;
-    stake.held[at].shards += charged ? 1 : -1;
+  for (const MemoryNeed& room : RoomOf(group)) {
+    const size_t at = room.device.value - stake.first_device;
+    const int64_t more = charged ? room.bytes : -room.bytes;
+    stake.held.Grow(at + room.count);
+    stake.held.Change(at, room.count, [&](Stake::Held& held) {
+      held.bytes += more;
+      held.shards += charged ? 1 : -1;
+    });
+    stake.bytes += more * room.count;
   }
 }
 
@@ -160,8 +164,8 @@ void Cluster::Groups::ReleaseBytes(Group& group) {
   s.ChargeShards(group.places.size());
   if (group.charged) {
     Island& island = s.islands.at(group.island);
-    for (const Place& place : group.places)
-      s.memory.Release(island, place.device, Rounded(place.bytes));
+    for (const MemoryNeed& room : RoomOf(group))
+      s.memory.Release(island, room.device, room.bytes, room.count);
     SetCharged(group, false);
     s.memory.CountLeaving(group);
     s.to_pump.insert(group.island);

@@ -62,12 +62,7 @@ void Cluster::Launches::Prepare(Node& node) {
   Island& island = s.islands.at(node.island);
   node.open_installs = 0;
   node.telling = false;
-  if (node.for_all) {
-    held_.push_back({node.id, node.attempt});
-  } else {
-    PrepareHeld(node.id);  // executors hear of older ones first
-    PrepareParts(node);
-  }
+  if (!node.for_all) PrepareParts(node);
   island.sequencer.Prepared(node.id, node.session, node.executable->devices,
                             static_cast<uint64_t>(node.executable->max_steps));
   MaybeArrived(node);
@@ -122,26 +117,6 @@ bool Cluster::Launches::MayBeForAll(const Node& node) {
     return argument.runs().size() == 1 && argument.runs()[0].shard == 0 &&
            argument.size() == positions;
   });
-}
-
-void Cluster::Launches::PrepareHeld(NodeId before) {
-  if (held_.empty()) return;
-  // clang 14 does not take the one of std::ranges.
-  const auto older = std::stable_partition(
-      held_.begin(), held_.end(),
-      [before](const Island::Preparing& held) { return held.node >= before; });
-  const std::vector<Island::Preparing> prepared(older, held_.end());
-  held_.erase(older, held_.end());
-  for (const Island::Preparing& held : prepared) {
-    Node* const node = s.FindNode(held.node);
-    if (node == nullptr || node->attempt != held.attempt || node->state != NodeState::kPrepared ||
-        !node->for_all)
-      continue;
-    node->for_all = false;
-    s.nodes.JoinAll(*node);
-    s.ChargeShards(node->participants.size());
-    PrepareParts(*node);
-  }
 }
 
 void Cluster::Launches::GoOnPreparing(Island& island, uint64_t until) {
@@ -314,7 +289,6 @@ std::vector<int32_t> Cluster::Launches::NonDonatable(Node& node, const std::vect
 }
 
 void Cluster::Launches::LaunchForAll(Node& node) {
-  PrepareHeld(node.id);
   LaunchAll command;
   command.node = node.id;
   command.launch_id = node.launch_id;

@@ -71,9 +71,6 @@ class Cluster::Launches {
   bool MayBeForAll(const Node& node);
   // Arguments and results, counted together, that a launch for all may have.
   size_t ValuesForAll(const CodeLayout& layout) const;
-  // Prepares launches for all, of nodes below `before`, that were not launched in the operation in
-  // which they got their memory: as others, by a command for each executor.
-  void PrepareHeld(NodeId before = NodeId(UINT64_MAX));
   // Nodes that wait for its outputs and run where it runs may now be launched after it. Tells the
   // first of them; the worklist of its session has the others.
   void Launched(const Node& node);
@@ -126,9 +123,7 @@ class Cluster::Launches {
   std::vector<ShardRef> InlineShards(const Node& node) const;  // their distinct shards
 
   TransferWaits behind_;  // the launches behind transfers
-  // Launches for all of which nothing was sent, by number. Empty between operations.
-  std::vector<Island::Preparing> held_;
-  State& s;  // the state that this is a part of
+  State& s;               // the state that this is a part of
 };
 
 }  // namespace fairway

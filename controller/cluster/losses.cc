@@ -224,10 +224,13 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
     if (node.kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node.id);
   }
   if (IsSequence(node) && node.unsettled_inputs == 0) s.launches.MaybeArrived(node);
-  s.ChargeShards(node.sources.size() + node.participants.size());
+  s.ChargeShards(node.sources.size() + node.participants.size() + loss.executors.size());
   const bool touches =
       std::any_of(node.participants.begin(), node.participants.end(),
-                  [&](const Participant& p) { return loss.executors.contains(p.executor); });
+                  [&](const Participant& p) { return loss.executors.contains(p.executor); }) ||
+      (node.for_all && std::ranges::any_of(loss.executors, [&](const auto& lost) {
+         return PartOn(*node.layout, lost.first) >= 0;
+       }));
   const bool from = std::any_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
     return ref.group != node.outputs[0] &&
            loss.executors.contains(s.FindGroup(ref.group)->places[ref.shard].executor);

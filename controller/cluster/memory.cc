@@ -44,17 +44,36 @@ void AddCredit(Node& node, const Reservation& reservation, int64_t credit) {
   node.reservations.Own()[position].credit += credit;
 }
 
+namespace {
+
+// Whether it reserves what every launch of its code does.
+bool SharesReservations(const Node& node) {
+  return node.layout != nullptr && node.reservations.Shares(node.layout->reservations);
+}
+
+}  // namespace
+
 SharedVector<MemoryNeed> Needs(const Node& node) {
-  if (node.layout != nullptr && node.reservations.Shares(node.layout->reservations))
-    return node.layout->needs;
-  return NeedsOf(node.reservations);
+  return SharesReservations(node) ? node.layout->needs : NeedsOf(node.reservations);
 }
 
 SharedVector<MemoryNeed> NeedsOf(const Reservations& reservations) {
   std::vector<MemoryNeed> needs;
   needs.reserve(reservations.size());
   for (const Reservation& r : reservations) needs.push_back({r.device, r.total()});
-  return needs;
+  return InRows(std::move(needs));
+}
+
+SharedVector<MemoryNeed> RoomOf(const std::vector<Place>& places) {
+  std::vector<MemoryNeed> room;
+  room.reserve(places.size());
+  for (const Place& place : places) room.push_back({place.device, Rounded(place.bytes)});
+  return InRows(std::move(room));
+}
+
+const SharedVector<MemoryNeed>& RoomOf(Group& group) {
+  if (group.room.empty()) group.room = RoomOf(group.places.get());
+  return group.room;
 }
 
 Cluster::MemoryRoom::Held Cluster::MemoryRoom::HeldOn(DeviceId device) const {
@@ -111,8 +130,10 @@ void Cluster::MemoryRoom::BeginSearch(Island& island, const Node& node) {
   island.search.below = NodeId(UINT64_MAX);
   s.Charge(1 + node.reservations.size() / (kDevicesPerStep * kStepsPerUnit));
   for (const MemoryNeed& need : Needs(node)) {
-    const int64_t lacks = need.bytes - s.admission.room(need.device);
-    if (lacks > 0) island.search.missing[need.device] = lacks;
+    for (uint32_t i = 0; i < need.count; ++i) {
+      const int64_t lacks = need.bytes - s.admission.room(need.at(i));
+      if (lacks > 0) island.search.missing[need.at(i)] = lacks;
+    }
   }
   s.to_pump.insert(island.id);
 }
@@ -120,7 +141,10 @@ void Cluster::MemoryRoom::BeginSearch(Island& island, const Node& node) {
 bool Cluster::MemoryRoom::Lacks(const Node& node) const {
   const SharedVector<MemoryNeed> needs = Needs(node);
   return std::any_of(needs.begin(), needs.end(), [&](const MemoryNeed& need) {
-    return need.bytes > s.admission.room(need.device);
+    for (uint32_t i = 0; i < need.count; ++i) {
+      if (need.bytes > s.admission.room(need.at(i))) return true;
+    }
+    return false;
   });
 }
 
@@ -199,11 +223,16 @@ void Cluster::MemoryRoom::CountLeaving(Group& group) {
   const bool leaving = (group.charged || group.reserved) && group.queued_readers == 0 &&
                        (group.handle_refs == 0 || group.all_deleted());
   if (std::exchange(group.leaving, leaving) == leaving) return;
-  for (const Place& place : group.places)
-    s.admission.WillRelease(place.device, leaving ? Rounded(place.bytes) : -Rounded(place.bytes));
+  for (const MemoryNeed& room : RoomOf(group))
+    s.admission.WillRelease(room.device, leaving ? room.bytes : -room.bytes, room.count);
 }
 
 void Cluster::MemoryRoom::CountTemporary(const Node& node, bool begins) {
+  if (SharesReservations(node)) {
+    for (const MemoryNeed& temp : node.layout->temps)
+      s.admission.WillRelease(temp.device, begins ? temp.bytes : -temp.bytes, temp.count);
+    return;
+  }
   for (const Reservation& r : node.reservations) {
     if (r.temp > 0) s.admission.WillRelease(r.device, begins ? r.temp : -r.temp);
   }
@@ -244,9 +273,21 @@ Cluster::MemoryRoom::Helper Cluster::MemoryRoom::FirstHelper(const Admission::Sh
   return helper;
 }
 
-void Cluster::MemoryRoom::Release(Island& island, DeviceId device, int64_t bytes) {
-  s.admission.Release(device, bytes);
+void Cluster::MemoryRoom::Release(Island& island, DeviceId device, int64_t bytes, uint32_t count) {
+  s.admission.Release(device, bytes, count);
   if (bytes > 0) ++island.moves;
+}
+
+void Cluster::MemoryRoom::ReleaseEnded(Island& island, const Node& node, bool keeps) {
+  if (SharesReservations(node) && keeps) {
+    for (const MemoryNeed& temp : node.layout->temps)
+      Release(island, temp.device, temp.bytes, temp.count);
+    return;
+  }
+  for (const Reservation& r : node.reservations) {
+    Release(island, r.device, r.temp);
+    if (!keeps) Release(island, r.device, r.output - r.credit);
+  }
 }
 
 void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {

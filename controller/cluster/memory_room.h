@@ -20,6 +20,8 @@
 
 namespace fairway {
 
+// What the group's shards take on their devices, once all places are known.
+const SharedVector<MemoryNeed>& RoomOf(Group& group);
 // What the node has to reserve.
 SharedVector<MemoryNeed> Needs(const Node& node);
 // The node's reservation on a device, or nullptr. `position`: where to look first.
@@ -41,8 +43,10 @@ class Cluster::MemoryRoom {
  public:
   explicit MemoryRoom(State& state) : s(state) {}
 
-  // Releases memory of the island, whose queue may move.
-  void Release(Island& island, DeviceId device, int64_t bytes);
+  // Releases memory of the island, whose queue may move: on `count` devices from `device` on.
+  void Release(Island& island, DeviceId device, int64_t bytes, uint32_t count = 1);
+  // Releases what the node had for itself. It `keeps` that of its outputs, or releases it, too.
+  void ReleaseEnded(Island& island, const Node& node, bool keeps);
   // Call it when what it looks at has changed. Counts the group's bytes if they will be released
   // once the work that has its memory has ended, whatever clients do.
   void CountLeaving(Group& group);

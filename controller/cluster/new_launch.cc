@@ -87,6 +87,7 @@ void Cluster::Launches::MakeOutput(Session& session, NewLaunch& launch) {
   group.producer = node.id;
   group.shapes = {type.shard};
   group.places = node.layout->outputs[o].places;
+  group.room = node.layout->outputs[o].room;
   group.replica_of = node.layout->outputs[o].replica_of;
   const size_t shards = launch.spec->devices.size();
   Array array{launch.types[o], ShardList::AllOf(group.id, shards), absl::OkStatus()};

@@ -113,7 +113,7 @@ struct Node {
   bool telling = false;
   LaunchId launch_id;
   // Its executors get it as one LaunchAll, once it is launched; until then they know nothing of it.
-  // It has no participants. Invariant: while it is prepared, Launches::held_ has it.
+  // It has no participants.
   bool for_all = false;
   // The failure on the executor with the lowest part of those that reported one; and that part.
   absl::Status part_failure;

@@ -9,6 +9,7 @@
 
 #include <absl/container/btree_set.h>
 
+#include "base/block_vector.h"
 #include "base/ids.h"
 #include "base/planted.h"
 #include "base/shared_vector.h"
@@ -29,9 +30,10 @@ struct Stake {
   struct Held {
     int64_t bytes = 0;
     int shards = 0;
+    friend bool operator==(const Held&, const Held&) = default;
   };
   uint32_t first_device = 0;
-  std::vector<Held> held;
+  BlockVector<Held> held;
   // The charged groups, and their bytes: the sum of `held`.
   size_t arrays = 0;
   int64_t bytes = 0;
@@ -56,6 +58,7 @@ struct Stake {
   // The lists of the last group there that was put, copied or resharded. The next one shares those
   // that are the same, so many arrays that lie alike hold them once.
   SharedVector<Place> places;
+  SharedVector<MemoryNeed> room;  // of `places`
   SharedVector<int32_t> blob_of_shard;
 };
 

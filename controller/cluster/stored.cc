@@ -187,6 +187,7 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   Group& placed = s.groups.Make(group.session, group.island, group.dtype, group.memory_kind);
   placed.shapes = group.shapes;
   placed.places = group.places;
+  placed.room = group.room;
   placed.own_places = group.own_places;
   placed.deleted = group.deleted;
   placed.num_deleted = group.num_deleted;

@@ -118,7 +118,6 @@ void Cluster::Work::Do(uint64_t until) {
       s.Charge(1);
     }
   }
-  s.launches.PrepareHeld();
   s.commands.FlushAll();
   if (!AnyLeft() || Planted(Bug::kForgetTurn)) return;
   turn_wanted_ = true;

@@ -266,7 +266,7 @@ void IslandLinks::BeginMember(ExecutorId id, Member& member,
     // A relay sent it entries until now. It must close that link before it gets others.
     member.asks = true;
     member.before.reset();
-    TellParent(id, member, {});
+    TellParent(id, member, {}, 0);
   } else if (member.link != nullptr) {
     Expect(head_.Keep(*member.child, had ? std::move(*had) : LogOutbox::Standing()));
   } else if (had && !Planted(Bug::kForgetCut)) {

@@ -191,8 +191,9 @@ class IslandLinks {
   // Of entries that were concluded.
   void NoteConcluded();
   void NoteEnded(NodeId node);
-  // Tells an executor who its parent is.
-  void TellParent(ExecutorId id, Member& member, const std::string& endpoint);
+  // Tells an executor who its parent is. `endpoint`: of its relay, which has so many children;
+  // empty: the controller is its parent.
+  void TellParent(ExecutorId id, Member& member, const std::string& endpoint, size_t children);
   void NoteProgress(ExecutorId id, Member& member, Clock::time_point now) const;
   // On which link its entries leave.
   static End& EndOf(Member& member) {

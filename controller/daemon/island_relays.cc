@@ -132,18 +132,21 @@ void IslandLinks::PlaceBelow(size_t index, Relay* top, const std::string& parent
   for (const ExecutorIndex executor : plan.executors) {
     Member& member = members_.at(ExecutorId(executor));
     member.above = top;
-    TellParent(ExecutorId(executor), member, relay.endpoint);
+    TellParent(ExecutorId(executor), member, relay.endpoint,
+               plan.executors.size() + plan.relays.size());
   }
   for (const size_t below : plan.relays) PlaceBelow(below, top, relay.endpoint);
 }
 
-void IslandLinks::TellParent(ExecutorId id, Member& member, const std::string& endpoint) {
+void IslandLinks::TellParent(ExecutorId id, Member& member, const std::string& endpoint,
+                             size_t children) {
   if (member.parent && *member.parent != endpoint) ++moves_;
   member.parent = endpoint;
   v1::LogParent parent;
   parent.set_version(head_.version());
   parent.set_endpoint(endpoint);
   if (!endpoint.empty()) parent.set_secret(member.secret);
+  parent.set_children(static_cast<int>(children));
   parents_.emplace_back(id, std::move(parent));
 }
 

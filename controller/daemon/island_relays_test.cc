@@ -58,6 +58,7 @@ class RelayedLinksTest : public ::testing::Test {
     for (const auto& [id, parent] : links_.TakeParents()) {
       out.push_back(fmt::format("{}: {}", id, parent.endpoint()));
       version_ = parent.version();
+      EXPECT_EQ(parent.children(), parent.endpoint().empty() ? 0 : 2);
     }
     return out;
   }

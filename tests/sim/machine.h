@@ -135,7 +135,7 @@ class Machine final : public ExecutorActions, public FarSide {
   void Drop(const std::vector<ShardRef>& shards) override;
   void Abandon(const AbandonLaunch& command) override;
   void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
-  void ReportWanted(bool may_wait) override;
+  void ReportWanted(bool may_wait, bool news) override;
 
  private:
   struct Buffer {

@@ -362,8 +362,8 @@ void Machine::Beat(const std::shared_ptr<Wire>& wire) {
 
 // ---- reports
 
-void Machine::ReportWanted(bool may_wait) {
-  if (!pace_->Wanted(may_wait)) return;
+void Machine::ReportWanted(bool may_wait, bool news) {
+  if (!pace_->Wanted(may_wait, news)) return;
   After(world_.random.Between(0, 300),
         [this] { Follow(pace_->Step(runs_.size(), world_.Time())); });
 }

@@ -47,6 +47,7 @@ void Machine::OnParent(const v1::LogParent& parent) {
   world_.Trace("{} has {} as parent in version {}", worker_,
                parent.endpoint().empty() ? "the controller" : parent.endpoint(), parent.version());
   LetRelayGo();
+  pace_->Below(registration_->relay_children());
   if (!registration_->relay().empty()) {
     world_.Count("log from a relay");
     return DialRelay();

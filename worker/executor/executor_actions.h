@@ -74,8 +74,8 @@ class ExecutorActions {
   virtual void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {}
 
   // Something is to be reported. Calls Core::TakeReport before the turn of the loop ends, or, if it
-  // `may_wait`, a little later, so that more goes with it (ReportPace).
-  virtual void ReportWanted(bool may_wait) = 0;
+  // `may_wait`, a little later, so that more goes with it (ReportPace). `news`: Report::news.
+  virtual void ReportWanted(bool may_wait, bool news) = 0;
 };
 
 }  // namespace fairway

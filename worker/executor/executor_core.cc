@@ -69,7 +69,7 @@ void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, boo
   if (follows) follows_.insert(executable);
   report_.installed.push_back({executable, std::move(status)});
   report_.news = true;
-  actions_->ReportWanted(/*may_wait=*/false);
+  actions_->ReportWanted(/*may_wait=*/false, report_.news);
 }
 
 void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
@@ -290,7 +290,7 @@ void ExecutorCore::On(FailureHeard command) {
 }
 
 void ExecutorCore::Reported(bool may_wait) {
-  actions_->ReportWanted(may_wait);
+  actions_->ReportWanted(may_wait, report_.news);
   if (++report_ends_ < kReportEnds && report_bytes_ < kReportBytes) return;
   report_ends_ = report_bytes_ = 0;
   full_.push_back(std::exchange(report_, {}));
@@ -318,7 +318,7 @@ Report ExecutorCore::TakeReport() {
   } else {
     report = std::move(full_.front());
     full_.pop_front();
-    actions_->ReportWanted(/*may_wait=*/false);
+    actions_->ReportWanted(/*may_wait=*/false, report.news);
   }
   std::erase_if(report.finished, [&](uint64_t seq) { return seq <= report.finished_through; });
   std::sort(report.finished.begin(), report.finished.end());

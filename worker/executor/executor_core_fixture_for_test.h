@@ -57,7 +57,7 @@ class Recorder : public ExecutorActions {
     for (const ShardRef& ref : shards) names.push_back(Name(ref));
     Add("drop {}", fmt::join(names, " "));
   }
-  void ReportWanted(bool may_wait) override {
+  void ReportWanted(bool may_wait, bool news) override {
     wanted = true;
     urgent = urgent || !may_wait;
   }

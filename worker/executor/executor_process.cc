@@ -218,6 +218,7 @@ void ExecutorProcess::OnParent(const v1::LogParent& parent) {
   spdlog::debug("the log comes from {} in version {}",
                 parent.endpoint().empty() ? "the controller" : parent.endpoint(), parent.version());
   parent_.Follow(registration_.relay());
+  if (session_ != nullptr) session_->ReportsBelow(registration_.relay_children());
   if (!registration_.relay().empty()) return;
   v1::ToController message;
   *message.mutable_log_ask() = registration_.AskLog(session_->incarnation());

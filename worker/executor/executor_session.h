@@ -75,6 +75,9 @@ class ExecutorSession final : public ExecutorActions {
   // Sets where shards of the controller are pulled from.
   void SetController(std::string data_endpoint, Incarnation incarnation);
 
+  // As ReportPace::Below.
+  void ReportsBelow(int children) { report_pace_.Below(children); }
+
   void OnCommand(Command&& command) {
     if (const auto* launch = std::get_if<Launch>(&command))
       context_.runtime->NoteLaunch(launch->launch_id.value);
@@ -175,7 +178,7 @@ class ExecutorSession final : public ExecutorActions {
   void Drop(const std::vector<ShardRef>& shards) override;
   void Abandon(const AbandonLaunch& command) override;
   void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
-  void ReportWanted(bool may_wait) override;
+  void ReportWanted(bool may_wait, bool news) override;
 
   // Posts `f` to the loop. It is dropped if the session is destroyed before it runs.
   template <typename F>

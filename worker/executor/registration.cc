@@ -30,6 +30,7 @@ absl::Status Registration::Accepted(const v1::Registered& terms) {
   grace_ = std::chrono::milliseconds(std::clamp<int64_t>(terms.link_grace_ms(), 0, kMostGrace));
   inbox_.emplace(ExecutorId(self_));
   relay_.clear();
+  relay_children_ = 0;
   tree_ = 0;
   return absl::OkStatus();
 }
@@ -93,6 +94,7 @@ bool Registration::Follow(const v1::LogParent& parent) {
   if (parent.version() <= tree_) return false;
   tree_ = parent.version();
   relay_ = parent.endpoint();
+  relay_children_ = relay_.empty() ? 0 : std::max(1, parent.children());
   secret_ = parent.secret();
   return true;
 }

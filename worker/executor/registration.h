@@ -73,6 +73,8 @@ class Registration {
   bool Follow(const v1::LogParent& parent);
   // The endpoint of the relay from which the log comes; empty: it comes from the controller.
   const std::string& relay() const { return relay_; }
+  // So many report to that relay, this executor among them; 0: there is no relay.
+  int relay_children() const { return relay_children_; }
   // Returns what the executor says to a new parent, or on a new link to it. The next report names
   // again what is not known to be concluded.
   v1::LogAsk AskLog(Incarnation incarnation);
@@ -111,7 +113,8 @@ class Registration {
   KeptFrames kept_;
   std::string relay_;
   std::string secret_;  // for relay_
-  uint64_t tree_ = 0;   // the version in which relay_ is its parent; 0: it has heard of none
+  int relay_children_ = 0;
+  uint64_t tree_ = 0;  // the version in which relay_ is its parent; 0: it has heard of none
   uint32_t self_ = 0;
   uint64_t controller_ = 0;  // its incarnation
   uint32_t protocol_ = 0;    // that the controller took

@@ -165,6 +165,7 @@ TEST(RegistrationTest, NobodyResumesWhatWasNotCutOrMoreThanWasSaid) {
 
 v1::LogParent Parent(uint64_t version, const std::string& endpoint) {
   v1::LogParent parent;
+  parent.set_children(3);
   parent.set_version(version);
   parent.set_endpoint(endpoint);
   return parent;
@@ -180,6 +181,7 @@ TEST(RegistrationTest, TheLogComesFromTheParentThatTheControllerNames) {
   EXPECT_FALSE(registration.Follow(Parent(5, "other")));
   EXPECT_FALSE(registration.Follow(Parent(4, "")));  // old news
   EXPECT_EQ(registration.relay(), "relay");
+  EXPECT_EQ(registration.relay_children(), 3);
   const v1::LogAsk ask = registration.AskLog(Incarnation(11));
   EXPECT_EQ(ask.version(), 5u);
   EXPECT_EQ(ask.controller_incarnation(), 77u);
@@ -188,6 +190,7 @@ TEST(RegistrationTest, TheLogComesFromTheParentThatTheControllerNames) {
   EXPECT_FALSE(registration.Take(frame, /*relay=*/false).ok());
   EXPECT_TRUE(registration.Take(frame, /*relay=*/true).ok());
   EXPECT_TRUE(registration.Follow(Parent(6, "")));
+  EXPECT_EQ(registration.relay_children(), 0);
   EXPECT_FALSE(registration.Take(frame, /*relay=*/true).ok());
   EXPECT_TRUE(registration.Take(frame, /*relay=*/false).ok());
   registration.End();

@@ -46,8 +46,8 @@ ExecutorSession::Counters ExecutorSession::counters() const {
   return out;
 }
 
-void ExecutorSession::ReportWanted(bool may_wait) {
-  if (!report_pace_.Wanted(may_wait)) return;
+void ExecutorSession::ReportWanted(bool may_wait, bool news) {
+  if (!report_pace_.Wanted(may_wait, news)) return;
   context_.loop->Post("report", [this, alive = std::weak_ptr<bool>(alive_)] {
     if (alive.lock() != nullptr) Follow(report_pace_.Step(in_flight_, Now()));
   });

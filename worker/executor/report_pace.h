@@ -24,9 +24,11 @@ class ReportPace {
 
   // All `executors` of the island report the same gangs: the more there are, the longer each waits.
   explicit ReportPace(int executors)
-      : pause_(std::max<Time>(std::chrono::milliseconds(1),
-                              executors * std::chrono::microseconds(25))) {}
-  Time pause() const { return pause_; }
+      : news_pause_(PauseOf(executors)), log_pause_(PauseOf(executors)) {}
+  // The log is reported to a relay with so many children, which merges their reports. What else is
+  // news still goes to the controller. 0: there is no relay, as at first.
+  void Below(int children) { log_pause_ = children == 0 ? news_pause_ : PauseOf(children); }
+  Time pause() const { return news_ ? news_pause_ : log_pause_; }
 
   void LaunchedAhead() { launched_ahead_ = true; }
   void LaunchEnded() { ++unreported_ends_; }
@@ -35,10 +37,11 @@ class ReportPace {
   // from now.
   enum class Next : uint8_t { kNothing, kSend, kTimer };
 
-  // The core wants to report something, which may wait or not. Returns whether the caller must call
-  // Step in a later turn of its loop.
-  bool Wanted(bool may_wait) {
+  // The core wants to report something, which may wait or not. `news`: more than what the log's
+  // reports tell. Returns whether the caller must call Step in a later turn of its loop.
+  bool Wanted(bool may_wait, bool news) {
     (may_wait ? waits_ : urgent_) = true;
+    news_ |= news;
     return !stopped_ && !std::exchange(step_to_come_, true);
   }
   // `under_way`: launches that have not ended.
@@ -58,18 +61,24 @@ class ReportPace {
     if (stopped_) return Next::kNothing;
     const bool last = under_way == 0 && unreported_ends_ > 0;
     const bool due = urgent_ || !launched_ahead_ || last || unreported_ends_ >= kEndsPerReport ||
-                     now - reported_ >= pause_;
+                     now - reported_ >= pause();
     if (!due) return std::exchange(timer_runs_, true) ? Next::kNothing : Next::kTimer;
-    urgent_ = waits_ = false;
+    urgent_ = waits_ = news_ = false;
     unreported_ends_ = 0;
     reported_ = now;
     return Next::kSend;
   }
 
-  const Time pause_;
+  static Time PauseOf(int reporters) {
+    return std::max<Time>(std::chrono::milliseconds(1), reporters * std::chrono::microseconds(25));
+  }
+
+  const Time news_pause_;
+  Time log_pause_;
   bool launched_ahead_ = false;
   bool urgent_ = false;        // something that may not wait is to be reported
   bool waits_ = false;         // something that may is
+  bool news_ = false;          // some of that is news
   bool step_to_come_ = false;  // the caller will call Step
   // The caller will call TimerEnded. Invariant: true while something waits, unless a step is to
   // come.

@@ -17,7 +17,7 @@ class ReportPaceTest : public ::testing::Test {
   // A launch ends, and the core wants to report that.
   void End() {
     pace_.LaunchEnded();
-    step_to_come_ |= pace_.Wanted(/*may_wait=*/true);
+    step_to_come_ |= pace_.Wanted(/*may_wait=*/true, /*news=*/true);
   }
   // The step that was asked for.
   Next Step(size_t under_way, ReportPace::Time now) {
@@ -26,7 +26,7 @@ class ReportPaceTest : public ::testing::Test {
   }
   // Something else is reported at this time.
   void Report(ReportPace::Time now) {
-    step_to_come_ |= pace_.Wanted(/*may_wait=*/false);
+    step_to_come_ |= pace_.Wanted(/*may_wait=*/false, /*news=*/true);
     EXPECT_EQ(Step(3, now), Next::kSend);
   }
 
@@ -66,7 +66,7 @@ TEST_F(ReportPaceTest, SixteenEndsOfLaunchesAreReportedTogetherOrAfterAPause) {
 TEST_F(ReportPaceTest, WhatMayWaitWithoutTheEndOfALaunchIsReportedAfterThePause) {
   pace_.LaunchedAhead();
   Report(kBegin);
-  step_to_come_ |= pace_.Wanted(/*may_wait=*/true);
+  step_to_come_ |= pace_.Wanted(/*may_wait=*/true, /*news=*/true);
   EXPECT_EQ(Step(0, kBegin), Next::kTimer) << "a launch may follow";
   EXPECT_EQ(pace_.TimerEnded(0, kBegin + milliseconds(1)), Next::kSend);
 }
@@ -81,19 +81,41 @@ TEST_F(ReportPaceTest, WhatMayNotWaitTakesTheOthersAlong) {
 }
 
 TEST_F(ReportPaceTest, OneStepIsAskedForAtATimeAndNoneOnceItHasStopped) {
-  EXPECT_TRUE(pace_.Wanted(false));
-  EXPECT_FALSE(pace_.Wanted(true));
+  EXPECT_TRUE(pace_.Wanted(false, true));
+  EXPECT_FALSE(pace_.Wanted(true, true));
   EXPECT_EQ(pace_.Step(0, kBegin), Next::kSend);
-  EXPECT_TRUE(pace_.Wanted(false));
+  EXPECT_TRUE(pace_.Wanted(false, true));
   pace_.Stop();
   EXPECT_EQ(pace_.Step(0, kBegin), Next::kNothing);
-  EXPECT_FALSE(pace_.Wanted(false));
+  EXPECT_FALSE(pace_.Wanted(false, true));
 }
 
 TEST_F(ReportPaceTest, TheMoreExecutorsReportTheSameGangsTheLongerIsThePause) {
   EXPECT_EQ(ReportPace(1).pause(), milliseconds(1));
   EXPECT_EQ(ReportPace(40).pause(), milliseconds(1));
   EXPECT_EQ(ReportPace(512).pause(), microseconds(12800));
+}
+
+TEST_F(ReportPaceTest, BelowARelayWhatTheLogTellsWaitsAsLongAsTheRelaysChildrenAreMany) {
+  ReportPace pace(512);
+  pace.LaunchedAhead();
+  pace.Below(16);
+  EXPECT_TRUE(pace.Wanted(/*may_wait=*/true, /*news=*/false));
+  EXPECT_EQ(pace.Step(1, kBegin), Next::kSend) << "the first";
+  EXPECT_TRUE(pace.Wanted(/*may_wait=*/true, /*news=*/false));
+  EXPECT_EQ(pace.Step(1, kBegin), Next::kTimer);
+  EXPECT_EQ(pace.pause(), milliseconds(1));
+  EXPECT_EQ(pace.TimerEnded(1, kBegin + milliseconds(1)), Next::kSend);
+
+  EXPECT_TRUE(pace.Wanted(/*may_wait=*/true, /*news=*/true));
+  EXPECT_EQ(pace.Step(1, kBegin + milliseconds(2)), Next::kTimer) << "news go to the controller";
+  EXPECT_EQ(pace.pause(), microseconds(12800));
+  EXPECT_EQ(pace.TimerEnded(1, kBegin + milliseconds(14)), Next::kSend);
+
+  pace.Below(100);
+  EXPECT_EQ(pace.pause(), microseconds(2500));
+  pace.Below(0);
+  EXPECT_EQ(pace.pause(), microseconds(12800));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ class Recorder : public ExecutorActions {
     for (const ShardRef& ref : shards) names.push_back(Name(ref));
     Add("drop {}", fmt::join(names, " "));
   }
-  void ReportWanted(bool may_wait) override {}
+  void ReportWanted(bool may_wait, bool news) override {}
   Lines Take() { return std::exchange(lines_, {}); }
 
  private:
