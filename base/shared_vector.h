@@ -32,6 +32,9 @@ class SharedVector {
   const T* begin() const { return list_ == nullptr ? nullptr : list_->data(); }
   const T* end() const { return list_ == nullptr ? nullptr : list_->data() + list_->size(); }
 
+  // Whether both have the very same elements, not only equal ones.
+  bool Shares(const SharedVector& with) const { return list_ != nullptr && list_ == with.list_; }
+
   void push_back(T value) {
     if (list_ == nullptr || list_.use_count() > 1) list_ = std::make_shared<std::vector<T>>(get());
     list_->push_back(std::move(value));

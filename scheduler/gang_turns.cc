@@ -2,12 +2,23 @@
 #include "scheduler/gang_turns.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "base/planted.h"
 
 namespace fairway {
 
 GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
+  // Most gangs have the devices of the one before them, which may be many.
+  static_assert(std::has_unique_object_representations_v<DeviceId>);
+  const bool as_last = last_ && sets_[*last_].key->first.size() == devices.size() &&
+                       std::memcmp(sets_[*last_].key->first.data(), devices.data(),
+                                   devices.size() * sizeof(DeviceId)) == 0;
+  if (as_last) {
+    if (sets_[*last_].users++ == 0) std::erase(unused_, *last_);
+    return *last_;
+  }
   const auto [key, fresh] = numbers_of_.try_emplace(devices);
   if (fresh) {
     if (free_sets_.empty()) {
@@ -39,6 +50,7 @@ GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
     std::erase(unused_, key->second);
   }
   ++sets_[key->second].users;
+  last_ = key->second;
   return key->second;
 }
 
@@ -49,6 +61,7 @@ void GangTurns::Release(SetId id) {
   const bool all = used_sets() == 0;
   const auto end = all ? unused_.end() : unused_.begin() + 1;
   for (auto it = unused_.begin(); it != end; ++it) {
+    if (last_ == *it) last_.reset();
     numbers_of_.erase(sets_[*it].key);
     free_sets_.push_back(*it);
   }

@@ -94,6 +94,7 @@ class GangTurns {
   std::vector<Set> sets_;
   std::vector<SetId> free_sets_;
   std::vector<SetId> unused_;  // sets that nobody uses, the oldest first; at most kKept
+  std::optional<SetId> last_;  // that Use returned, while its number is not free
 
   // Puts `only_`, if there is one, into the lines.
   void LineUp();

@@ -215,8 +215,10 @@ absl::Status Model::Register() {
   if (std::exchange(registered_, true)) return absl::OkStatus();
   for (const auto& relay : relays_) relay->Start();
   for (const auto& host : hosts_) host->Start();
+  size_t registered = 0;
   return RunUntil([&] {
-    return std::ranges::all_of(hosts_, [](const auto& host) { return host->registered(); });
+    while (registered < hosts_.size() && hosts_[registered]->registered()) ++registered;
+    return registered == hosts_.size();
   });
 }
 
@@ -228,7 +230,12 @@ absl::Status Model::Start() {
   FAIRWAY_RETURN_IF_ERROR(Ask({hello}));
   FAIRWAY_RETURN_IF_ERROR(Ask({CompileRequest()}));
   if (options_.chain > 1) FAIRWAY_RETURN_IF_ERROR(Ask({ProgramRequest()}));
-  return Put(kFirstArray);
+  // A first call makes the chain's argument. All hosts have the code then.
+  FAIRWAY_RETURN_IF_ERROR(Put(kFirstArray - 1));
+  v1::Request call = CallRequest(0);
+  call.set_id(kSetUp);
+  SendToController({std::move(call)});
+  return RunUntil([this] { return gangs_begun_ > 0; });
 }
 
 Result Model::Run() {
@@ -240,6 +247,8 @@ Result Model::Run() {
   const auto ahead = static_cast<size_t>(options_.ahead);
   const auto measured = static_cast<size_t>(options_.gangs);
   const auto chain = static_cast<size_t>(options_.chain);
+  if (absl::Status s = RunUntil([&] { return ended_.size() >= chain; }); !s.ok()) return fail(s);
+  ended_.clear();  // of the first call
   // The rate is steady from the client's first wait for an end until its last call.
   calls_wanted_ = ahead + measured + ahead;
   while (calls_ < ahead) SendCall(++calls_);
@@ -361,6 +370,7 @@ void Model::Launched(int host, Nanos at, const Launch& launch) {
   gang.nodes[static_cast<size_t>(host)] = launch.node;
   gang.last = std::max(gang.last, at);
   if (++gang.begun < hosts_.size()) return;
+  ++gangs_begun_;
   // An all-reduce: it ends everywhere once the devices of the last host have begun and computed.
   const Nanos end = std::max(gang.last, devices_busy_) + options_.computation;
   devices_busy_ = end;

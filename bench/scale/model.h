@@ -73,7 +73,8 @@ class Model final : public HostWorld {
 
   // Registers all hosts. An error, here and below, tells what went wrong.
   absl::Status Register();
-  // Registers the hosts, unless that was done; then compiles, and puts the first argument.
+  // Registers the hosts, unless that was done; compiles; and makes the chain's first argument by a
+  // call, which has begun then.
   absl::Status Start();
   // Runs the chain.
   Result Run();
@@ -141,6 +142,7 @@ class Model final : public HostWorld {
   Nanos port_in_ = 0;
   Traffic traffic_;
   std::map<LaunchId, Gang> gangs_;
+  size_t gangs_begun_ = 0;  // on all hosts
   Nanos devices_busy_ = 0;
   std::vector<Nanos> ended_;  // ends of gangs
   absl::Status failure_;      // the first error among the answers

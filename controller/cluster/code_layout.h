@@ -89,7 +89,9 @@ struct CodeLayout {
   // Registry::arrivals when all parts had the code; 0: some may not have it.
   uint64_t installed_as_of = 0;
   std::vector<int32_t> part_of;  // by position
-  std::vector<Output> outputs;   // by result
+  // Those of the last argument that was one whole group: they are on its devices, in their order.
+  SharedVector<Place> argument_places;
+  std::vector<Output> outputs;  // by result
   // Results in the order of their bytes, and those of the same bytes in their own order.
   std::vector<std::pair<int64_t, int32_t>> by_bytes;
   Reservations reservations;       // for a launch

@@ -162,6 +162,7 @@ std::map<std::string, uint64_t> Cluster::Inspection::Transitions() const {
 }
 
 std::vector<std::string> Cluster::Inspection::Unfinished() const {
+  constexpr size_t kMostOfLine = 1000;
   std::vector<std::string> lines;
   for (const auto& [id, node] : state_->all_nodes) {
     std::string line =
@@ -180,8 +181,14 @@ std::vector<std::string> Cluster::Inspection::Unfinished() const {
     if (node->telling) line += ", for its commands";
     if (state_->parked.contains(id)) line += ", for its sources' executors";
     if (!node->deferred.ok()) line += fmt::format(", after {}", Describe(node->deferred));
-    for (const Reservation& r : node->reservations)
-      line += fmt::format(", {} bytes on {}", r.total(), r.device);
+    for (const MemoryNeed& need : Needs(*node)) {
+      if (line.size() > kMostOfLine) {
+        line += " and on others";
+        break;
+      }
+      line += fmt::format(", {} bytes on {}", need.bytes, need.device);
+      if (need.count > 1) line += fmt::format(" to {}", need.at(need.count - 1));
+    }
     lines.push_back(std::move(line));
   }
   return lines;

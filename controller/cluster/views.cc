@@ -53,12 +53,16 @@ void Cluster::Views::MarkDeleted(const ShardList& shards) {
 }
 
 bool Cluster::Views::IsDeleted(const Array& array) const {
-  const Group* group = nullptr;
-  return array.deleted ||
-         std::any_of(array.shards.begin(), array.shards.end(), [&](const ShardRef& ref) {
-           if (group == nullptr || group->id != ref.group) group = s.all_groups.at(ref.group);
-           return group->is_deleted(ref.shard);
-         });
+  if (array.deleted) return true;
+  uint32_t begin = 0;
+  for (const ShardList::Run& run : array.shards.runs()) {
+    const Group& group = *s.all_groups.at(run.group);
+    const auto count = static_cast<int32_t>(run.end - std::exchange(begin, run.end));
+    for (int32_t i = 0; !group.deleted.empty() && i < count; ++i) {
+      if (group.deleted[run.shard + i]) return true;
+    }
+  }
+  return false;
 }
 
 void Cluster::Views::GiveAway(Array& array) {
