@@ -35,7 +35,7 @@ constexpr std::string_view kHelp =
     "  run     run a dataflow program from a file: fairway run FILE\n"
     "  status  show islands, executors, memory and counts; -o json for programs\n"
     "  get     list islands, sessions, arrays and more: fairway get KIND\n"
-    "  describe say all about an island, worker or session: fairway describe KIND NAME\n"
+    "  describe say all about an island, a session or another object: fairway describe KIND NAME\n"
     "  doctor  look for what keeps a cluster from working, and say how to mend it\n"
     "  diagnose collect what a report of a fault needs in one archive, without secrets\n"
     "  logs    show the latest log lines, of any host: fairway logs [WORKER]\n"

@@ -219,11 +219,15 @@ struct TlsIdentity::Loaded {
   TlsTexts texts;
 };
 
-TlsIdentity::TlsIdentity(TlsFiles files, Role role) : files_(std::move(files)), role_(role) {}
+TlsIdentity::TlsIdentity(TlsFiles files, std::optional<Role> role)
+    : files_(std::move(files)), role_(role) {}
 
-absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(const TlsFiles& files,
-                                                                            Role role) {
-  FAIRWAY_ASSIGN_OR_RETURN(const auto authorities, CertificatesIn(files.ca));
+absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(
+    const TlsFiles& files, std::optional<Role> role) {
+  std::vector<CertificatePtr> authorities;
+  if (role) {
+    FAIRWAY_ASSIGN_OR_RETURN(authorities, CertificatesIn(files.ca));
+  }
   FAIRWAY_ASSIGN_OR_RETURN(auto chain, CertificatesIn(files.certificate));
   FAIRWAY_ASSIGN_OR_RETURN(const std::string key_file, FileOfKey(files));
   FAIRWAY_ASSIGN_OR_RETURN(const KeyPtr key, ReadPrivateKey(key_file));
@@ -246,14 +250,16 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
   for (const CertificatePtr& authority : authorities) X509_STORE_add_cert(store, authority.get());
   if (const std::string fault = FaultOfTime(own); !fault.empty())
     return InvalidArgument("{}: {}", files.certificate, fault);
-  const auto subject = SubjectOf(own);
-  if (!subject.ok()) return InvalidArgument("{}: {}", files.certificate, Text(subject.status()));
-  if (subject->role != role) {
-    return InvalidArgument("{}: is the certificate of {}, and this is a {}", files.certificate,
-                           Described(*subject),
-                           role == Role::kController ? "controller" : "worker");
+  if (role) {
+    const auto subject = SubjectOf(own);
+    if (!subject.ok()) return InvalidArgument("{}: {}", files.certificate, Text(subject.status()));
+    if (subject->role != *role) {
+      return InvalidArgument("{}: is the certificate of {}, and this is a {}", files.certificate,
+                             Described(*subject),
+                             role == Role::kController ? "controller" : "worker");
+    }
+    out->subject = *subject;
   }
-  out->subject = *subject;
   if (SSL_CTX_use_certificate(context, own) != 1)
     return InvalidArgument("{}: cannot be used: {}", files.certificate, TakeOpenSslError());
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
@@ -262,8 +268,8 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
                            files.certificate);
   }
   for (size_t i = 1; i < chain.size(); ++i) SSL_CTX_add1_chain_cert(context, chain[i].get());
-  if (SSL_CTX_build_cert_chain(
-          context, SSL_BUILD_CHAIN_FLAG_UNTRUSTED | SSL_BUILD_CHAIN_FLAG_NO_ROOT) != 1) {
+  if (role && SSL_CTX_build_cert_chain(
+                  context, SSL_BUILD_CHAIN_FLAG_UNTRUSTED | SSL_BUILD_CHAIN_FLAG_NO_ROOT) != 1) {
     TakeOpenSslError();
     return InvalidArgument("{}", WhyUnsigned(files, authorities, chain));
   }
@@ -272,7 +278,8 @@ absl::StatusOr<std::unique_ptr<TlsIdentity::Loaded>> TlsIdentity::LoadFiles(cons
   return out;
 }
 
-absl::StatusOr<std::shared_ptr<TlsIdentity>> TlsIdentity::Load(TlsFiles files, Role role) {
+absl::StatusOr<std::shared_ptr<TlsIdentity>> TlsIdentity::Load(TlsFiles files,
+                                                               std::optional<Role> role) {
   std::shared_ptr<TlsIdentity> out(new TlsIdentity(std::move(files), role));
   out->seen_ = LooksOf(out->files_);
   FAIRWAY_ASSIGN_OR_RETURN(out->loaded_, LoadFiles(out->files_, role));

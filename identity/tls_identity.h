@@ -51,10 +51,14 @@ class TlsIdentity {
   // INVALID_ARGUMENT names the file and the fault: it cannot be read, is no PEM, the key is of
   // another certificate or can be read by other users, the certificate is not valid now (by how
   // much), names no daemon or one of another role than `role`, or the CA has not signed it.
-  static absl::StatusOr<std::shared_ptr<TlsIdentity>> Load(TlsFiles files, Role role);
+  //
+  // Without a role it is a certificate of no daemon, for a port to which clients show none: whose
+  // it is and who signed it is not looked at, and it believes nobody. `files.ca` is not read.
+  static absl::StatusOr<std::shared_ptr<TlsIdentity>> Load(TlsFiles files,
+                                                           std::optional<Role> role);
   ~TlsIdentity();
 
-  // Who this process is.
+  // Who this process is; of an identity with a role.
   Subject subject() const;
   const TlsFiles& files() const { return files_; }
 
@@ -68,8 +72,9 @@ class TlsIdentity {
 
  private:
   struct Loaded;
-  TlsIdentity(TlsFiles files, Role role);
-  static absl::StatusOr<std::unique_ptr<Loaded>> LoadFiles(const TlsFiles& files, Role role);
+  TlsIdentity(TlsFiles files, std::optional<Role> role);
+  static absl::StatusOr<std::unique_ptr<Loaded>> LoadFiles(const TlsFiles& files,
+                                                           std::optional<Role> role);
   // With mu_ held. Begins to look at the files.
   void Watch();
   // These three run on the thread that does.
@@ -79,7 +84,7 @@ class TlsIdentity {
 
   Revocations revocations_;
   const TlsFiles files_;
-  const Role role_;
+  const std::optional<Role> role_;
   mutable std::mutex mu_;
   std::unique_ptr<Loaded> loaded_;  // guarded by mu_
   bool ending_ = false;             // the same

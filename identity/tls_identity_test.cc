@@ -42,6 +42,20 @@ TEST_F(TlsIdentityTest, LoadsWhatTheCaHasSigned) {
   EXPECT_NE((*identity)->Context(), nullptr);
 }
 
+TEST_F(TlsIdentityTest, WithoutARoleNobodyAsksWhomItNamesAndWhoSignedIt) {
+  TlsFiles files = files_.Files(kWorker);
+  files.ca = "/no/such.pem";
+  EXPECT_TRUE(TlsIdentity::Load(files, std::nullopt).ok());
+  const auto own = MakeAuthority(hours(1));
+  files.certificate = files_.Write("own.pem", own->certificate);
+  EXPECT_THAT(Text(TlsIdentity::Load(files, std::nullopt).status()),
+              HasSubstr("is not the key of the certificate in " + files.certificate));
+  files.key = files_.Write("own.key", own->key);
+  EXPECT_TRUE(TlsIdentity::Load(files, std::nullopt).ok());
+  ::chmod(files.key.c_str(), 0640);
+  EXPECT_THAT(Text(TlsIdentity::Load(files, std::nullopt).status()), HasSubstr("chmod 600 it"));
+}
+
 TEST_F(TlsIdentityTest, FaultsNameTheFileAndTheCure) {
   const TlsFiles right = files_.Files(kController);
   TlsFiles files = right;

@@ -23,17 +23,20 @@ cpu_plugin() { echo "$VENV"/lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/
 package_image() {
   packing && "$VENV/bin/python" package/image.py --build "$BUILD" --plugin "$(cpu_plugin)" --out "$1"
 }
+package_chart() {
+  "$VENV/bin/python" package/chart.py --out "$1"
+}
 package_all() {
-  package_tarball "$1" && package_deb "$1" && package_image "$1" &&
+  package_tarball "$1" && package_deb "$1" && package_image "$1" && package_chart "$1" &&
     "$VENV/bin/python" package/sbom.py --build "$BUILD" --plugin "$(cpu_plugin)" --out "$1" &&
-    (cd "$1" && sha256sum -- *.deb *.oci.tar *.spdx.json *.tar.gz *.whl >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS)
+    (cd "$1" && sha256sum -- *.deb *.oci.tar *.spdx.json *.tar.gz *.tgz *.whl >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS)
 }
 
 make_package() {
   local name=${1-all}
   case $name in
-    wheel | deb | tarball | image | all) ;;
-    *) die "no package $name; ./dev package makes wheel, deb, tarball, image, or all of them" ;;
+    wheel | deb | tarball | image | chart | all) ;;
+    *) die "no package $name; ./dev package makes wheel, deb, tarball, image, chart, or all of them" ;;
   esac
   setup && "package_$name" build/package
 }

@@ -21,6 +21,7 @@ import licences
 import programs
 
 # What is shipped, by the end of its name; whether it brings the libraries, or needs them.
+CHART = ".tgz"  # has templates, and nothing of others
 KINDS = {".whl": "CONTAINS", ".tar.gz": "CONTAINS", ".oci.tar": "CONTAINS", ".deb": "DEPENDS_ON"}
 
 
@@ -94,7 +95,7 @@ def document(build, files, version, when, plugin):
 
     for path in files:
         relate("SPDXRef-DOCUMENT", "DESCRIBES", spdx_id(path.name))
-        if "dbgsym" in path.name:
+        if "dbgsym" in path.name or path.name.endswith(CHART):
             continue
         kind = next(kind for end, kind in KINDS.items() if path.name.endswith(end))
         packages, shown = inside[path]
@@ -123,7 +124,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
     when, out, build = programs.commit_time(), args.out.resolve(), args.build.resolve()
-    files = sorted(path for path in out.iterdir() if path.name.endswith(tuple(KINDS)))
+    files = sorted(path for path in out.iterdir() if path.name.endswith((*KINDS, CHART)))
     if not files:
         sys.exit(f"sbom: no package in {out}; ./dev package all makes them first")
     version = programs.version(build)

@@ -79,13 +79,14 @@ absl::StatusOr<Memory> MeasureMemory(Options options) {
   Memory out;
   FAIRWAY_RETURN_IF_ERROR(model.Register());
   out.host = static_cast<double>(model.controller().allocated()) / options.hosts;
-  FAIRWAY_RETURN_IF_ERROR(model.Start());
+  FAIRWAY_RETURN_IF_ERROR(model.Compile());
   const uint64_t far = uint64_t{1} << 32;  // handles that the chain does not use
   for (int i = 0; i < kItems / 2; ++i) FAIRWAY_RETURN_IF_ERROR(model.Put(far + i));
   const int64_t some = model.controller().allocated();
   for (int i = kItems / 2; i < kItems + kItems / 2; ++i)
     FAIRWAY_RETURN_IF_ERROR(model.Put(far + i));
   out.array = static_cast<double>(model.controller().allocated() - some) / kItems;
+  FAIRWAY_RETURN_IF_ERROR(model.Start());
   FAIRWAY_RETURN_IF_ERROR(QueueCalls(model, 1, kItems));
   const int64_t begun = model.controller().allocated();
   FAIRWAY_RETURN_IF_ERROR(QueueCalls(model, 1 + kItems, kItems));

@@ -222,7 +222,8 @@ absl::Status Model::Register() {
   });
 }
 
-absl::Status Model::Start() {
+absl::Status Model::Compile() {
+  compiled_ = true;
   FAIRWAY_RETURN_IF_ERROR(Register());
   v1::Request hello;
   hello.mutable_hello()->set_min_version(1);
@@ -230,7 +231,11 @@ absl::Status Model::Start() {
   FAIRWAY_RETURN_IF_ERROR(Ask({hello}));
   FAIRWAY_RETURN_IF_ERROR(Ask({CompileRequest()}));
   if (options_.chain > 1) FAIRWAY_RETURN_IF_ERROR(Ask({ProgramRequest()}));
-  // A first call makes the chain's argument. All hosts have the code then.
+  return absl::OkStatus();
+}
+
+absl::Status Model::Start() {
+  if (!compiled_) FAIRWAY_RETURN_IF_ERROR(Compile());
   FAIRWAY_RETURN_IF_ERROR(Put(kFirstArray - 1));
   v1::Request call = CallRequest(0);
   call.set_id(kSetUp);

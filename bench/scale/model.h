@@ -73,8 +73,10 @@ class Model final : public HostWorld {
 
   // Registers all hosts. An error, here and below, tells what went wrong.
   absl::Status Register();
-  // Registers the hosts, unless that was done; compiles; and makes the chain's first argument by a
-  // call, which has begun then.
+  // Registers the hosts, unless that was done, and compiles.
+  absl::Status Compile();
+  // Compiles, unless that was done; then makes the chain's first argument by a call, which has
+  // begun then: so all hosts have the code.
   absl::Status Start();
   // Runs the chain.
   Result Run();
@@ -136,6 +138,7 @@ class Model final : public HostWorld {
   std::vector<std::unique_ptr<Relay>> relays_;  // by host; none without a tree
   std::deque<Controller::Incoming> inbox_;
   bool registered_ = false;
+  bool compiled_ = false;
   bool turn_scheduled_ = false;
   Nanos controller_busy_ = 0;
   Nanos port_out_ = 0;  // when the controller's port is free again

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/time_text.h"
 #include "client/cli/admin_client.h"
+#include "client/cli/printable.h"
 #include "client/cli/reach.h"
 
 namespace fairway {
@@ -19,7 +20,7 @@ using std::chrono::sys_seconds;
 constexpr int kExitFailed = 1;
 
 int Fail(std::string_view verb, const absl::Status& status) {
-  fmt::print(stderr, "fairway certificate {}: {}\n", verb, Text(status));
+  fmt::print(stderr, "fairway certificate {}: {}\n", verb, Printable(Text(status)));
   return kExitFailed;
 }
 

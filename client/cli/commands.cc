@@ -18,6 +18,7 @@
 #include "base/config.h"
 #include "base/host.h"
 #include "client/cli/admin_client.h"
+#include "client/cli/printable.h"
 #include "client/cli/process.h"
 #include "client/cli/reach.h"
 #include "client/cli/status_text.h"
@@ -30,7 +31,7 @@ constexpr auto kDownTimeout = std::chrono::seconds(30);
 constexpr auto kRestartTimeout = std::chrono::seconds(60);
 
 int Fail(std::string_view command, const absl::Status& status) {
-  fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
+  fmt::print(stderr, "fairway {}: {}\n", command, Printable(Text(status)));
   return kExitFailed;
 }
 
@@ -100,7 +101,7 @@ int RunRestart(int argc, const char* const* argv) {
       if (executor.worker() != worker || executor.incarnation() == ended->incarnation()) continue;
       for (const v1::Island& island : status->islands()) {
         if (island.name() != executor.island() || !island.up()) continue;
-        fmt::print("{} is up again\n", island.name());
+        fmt::print("{} is up again\n", Printable(island.name()));
         return 0;
       }
     }

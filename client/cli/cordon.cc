@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/cordon_text.h"
+#include "client/cli/printable.h"
 #include "client/cli/reach.h"
 
 namespace fairway {
@@ -26,7 +27,7 @@ constexpr int kExitNotDrained = 4;
 constexpr milliseconds kAskEvery{500};
 
 int Fail(std::string_view command, const absl::Status& status) {
-  fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
+  fmt::print(stderr, "fairway {}: {}\n", command, Printable(Text(status)));
   return kExitFailed;
 }
 

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include <absl/strings/ascii.h>
 #include <fmt/format.h>
 
 #include "client/cli/printable.h"
@@ -140,6 +141,16 @@ Description DescribeSession(const v1::ListedSession& session, Listing nodes, Lis
                     {"unfinished nodes", fmt::format("{}", session.nodes_unfinished())}},
           .item = ToJson(session),
           .parts = {std::move(nodes), std::move(arrays), std::move(programs)}};
+}
+
+Description DescribeRow(std::string kind, const Listing& listing, const Listing::Row& row) {
+  Description out{.kind = std::move(kind), .lines = {}, .item = row.item};
+  for (size_t i = 0; i < row.cells.size(); ++i) {
+    std::string name = absl::AsciiStrToLower(listing.columns[i].name);
+    std::ranges::replace(name, '-', ' ');
+    out.lines.emplace_back(std::move(name), row.cells[i]);
+  }
+  return out;
 }
 
 }  // namespace fairway

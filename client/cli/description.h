@@ -34,6 +34,9 @@ Description DescribeWorker(const v1::GetStatusResponse& status, const v1::Execut
 Description DescribeSession(const v1::ListedSession& session, Listing nodes, Listing arrays,
                             Listing programs);
 
+// The object of a row: a line for each column. `kind`: "array".
+Description DescribeRow(std::string kind, const Listing& listing, const Listing::Row& row);
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_CLIENT_CLI_DESCRIPTION_H_

@@ -28,6 +28,7 @@
 #include "client/cli/reach.h"
 #include "client/cpp/credentials.h"
 #include "identity/plain_text.h"
+#include "identity/tls_identity.h"
 #include "identity/tls_probe.h"
 
 namespace fairway {
@@ -45,6 +46,7 @@ struct GatewayFlags {
   Reach reach;
   std::string listen;
   std::string http_bind;
+  TlsFiles http;  // what that port shows; without a CA
   int life_fd = -1;
 };
 
@@ -150,7 +152,12 @@ absl::Status Run(const GatewayFlags& flags) {
   GatewayCalls calls(channel, !texts.token.empty());
   std::string health;
   if (!flags.http_bind.empty()) {
-    FAIRWAY_ASSIGN_OR_RETURN(health, ServeGatewayHealth(flags.http_bind, std::move(channel)));
+    std::shared_ptr<TlsIdentity> tls;
+    if (!flags.http.certificate.empty()) {
+      FAIRWAY_ASSIGN_OR_RETURN(tls, TlsIdentity::Load(flags.http, /*role=*/std::nullopt));
+    }
+    FAIRWAY_ASSIGN_OR_RETURN(
+        health, ServeGatewayHealth(flags.http_bind, std::move(channel), std::move(tls)));
     health = "; health at " + health;
   }
   fmt::print("listening on {}{}\n", flags.listen, health);
@@ -171,10 +178,13 @@ int RunGateway(int argc, const char* const* argv) {
   DeclareReach(config, &flags.reach);
   config.Flag("listen", &flags.listen,
               "unix:PATH, a new socket; a client's address is then grpc://unix:PATH");
-  config.Flag(
-      "http-bind", &flags.http_bind,
-      "host:port of this host only where /healthz, /readyz and gRPC's health service answer "
-      "anybody, for probes; port 0: any free one. Default: nowhere");
+  config.Flag("http-bind", &flags.http_bind,
+              "host:port where /healthz, /readyz and gRPC's health service answer anybody, for "
+              "probes; port "
+              "0: any free one; of this host only, or with --http-certificate. Default: nowhere");
+  config.Flag("http-certificate", &flags.http.certificate,
+              "PEM file of the certificate that --http-bind shows by TLS; of any CA");
+  config.Flag("http-key", &flags.http.key, "Its private key, if it is not in the same file");
   config.Flag("life-fd", &flags.life_fd, "Read end of a pipe; its end-of-file ends this process");
   config.Check([&]() -> absl::Status {
     if (!flags.listen.starts_with(kUnix) || flags.listen.size() == kUnix.size())
@@ -184,10 +194,15 @@ int RunGateway(int argc, const char* const* argv) {
       return InvalidArgument("--http-bind is '{}', not HOST:PORT; port 0: any free one",
                              flags.http_bind);
     }
-    if (!flags.http_bind.empty() && !CheckPlainBind(SplitHostPort(flags.http_bind)->first).ok()) {
+    const bool shows = !flags.http.certificate.empty();
+    if ((shows && flags.http_bind.empty()) || (!shows && !flags.http.key.empty()))
+      return InvalidArgument("--http-bind, --http-certificate and --http-key belong together");
+    if (!flags.http_bind.empty() && !shows &&
+        !CheckPlainBind(SplitHostPort(flags.http_bind)->first).ok()) {
       return InvalidArgument(
-          "--http-bind is '{}', which other hosts can reach, and a gateway has no certificate; "
-          "give an address of this host only, as 127.0.0.1:0",
+          "--http-bind is '{}', which other hosts can reach: give the certificate that it is to "
+          "show there by --http-certificate and --http-key, or an address of this host only, as "
+          "127.0.0.1:0",
           flags.http_bind);
     }
     return absl::OkStatus();

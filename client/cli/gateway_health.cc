@@ -27,15 +27,17 @@ class Health {
 
   // Where it serves. Then the object lives until the process ends, perhaps with a question under
   // way.
-  absl::StatusOr<std::string> Serve(const std::string& at) {
+  absl::StatusOr<std::string> Serve(const std::string& at, std::shared_ptr<TlsIdentity> tls) {
     FAIRWAY_ASSIGN_OR_RETURN(const auto place, SplitHostPort(at));
-    auto http = HttpServer::Listen(loop_, place.first, place.second,
-                                   [this](const HttpRequest& request) { return Answer(request); });
+    const std::string scheme = tls == nullptr ? "http://" : "https://";
+    auto http = HttpServer::Listen(
+        loop_, place.first, place.second,
+        [this](const HttpRequest& request) { return Answer(request); }, std::move(tls));
     if (!http.ok()) return http.status();
     http_ = *std::move(http);
     loop_.Post("ask the controller", [this] { Ask(); });
     std::thread([this] { loop_.Run(); }).detach();
-    return "http://" + HostPort(place.first, http_->port());
+    return scheme + HostPort(place.first, http_->port());
   }
 
  private:
@@ -83,9 +85,10 @@ class Health {
 }  // namespace
 
 absl::StatusOr<std::string> ServeGatewayHealth(const std::string& at,
-                                               std::shared_ptr<grpc::Channel> controller) {
+                                               std::shared_ptr<grpc::Channel> controller,
+                                               std::shared_ptr<TlsIdentity> tls) {
   auto health = std::make_unique<Health>(std::move(controller));
-  auto url = health->Serve(at);
+  auto url = health->Serve(at, std::move(tls));
   if (!url.ok()) return Annotate(url.status(), "--http-bind=" + at);
   health.release();
   return url;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "identity/tls_identity.h"
 
 namespace grpc {
 class Channel;
@@ -14,13 +15,15 @@ class Channel;
 
 namespace fairway {
 
-// Serves it at `at`, HOST:PORT of this host only, since it speaks plain text, on a thread of its
-// own until the process ends. Returns "http://127.0.0.1:4711". Errors name the address.
+// Serves it at `at`, HOST:PORT, on a thread of its own until the process ends. Returns
+// "http://127.0.0.1:4711", or with `tls` "https://10.0.0.2:4711"; without it, it speaks plain text,
+// and `at` is of this host only. Errors name the address.
 //
 // The gateway is ready while the controller is. It asks the controller every 2 s, and tells what it
 // heard last, so probes hold up neither each other nor the controller.
 absl::StatusOr<std::string> ServeGatewayHealth(const std::string& at,
-                                               std::shared_ptr<grpc::Channel> controller);
+                                               std::shared_ptr<grpc::Channel> controller,
+                                               std::shared_ptr<TlsIdentity> tls);
 
 }  // namespace fairway
 

@@ -20,6 +20,7 @@
 #include "client/cli/kinds.h"
 #include "client/cli/listing.h"
 #include "client/cli/paged_listings.h"
+#include "client/cli/printable.h"
 #include "client/cli/reach.h"
 #include "client/cli/status_text.h"
 
@@ -133,7 +134,7 @@ int WrongUsage(const std::string& text) {
 }
 
 int Fail(const absl::Status& status) {
-  fmt::print(stderr, "fairway get: {}\n", Text(status));
+  fmt::print(stderr, "fairway get: {}\n", Printable(Text(status)));
   return 1;
 }
 

@@ -27,6 +27,7 @@
 #include "base/host.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/default_plugin.h"
+#include "client/cli/printable.h"
 #include "client/cli/process.h"
 #include "client/cli/reach.h"
 #include "identity/certificates.h"
@@ -50,7 +51,7 @@ constexpr char kHostHelp[] =
 constexpr std::chrono::seconds kJoinTimeout{10};
 
 int Fail(std::string_view command, const absl::Status& status) {
-  fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
+  fmt::print(stderr, "fairway {}: {}\n", command, PrintableLines(Text(status)));
   return kExitFailed;
 }
 

@@ -18,10 +18,11 @@ std::string NoSuch(std::string_view what, std::string_view word,
   const bool number = word.find_first_not_of("0123456789") == std::string_view::npos;
   const std::string near = number ? "" : Nearest(word, known);
   std::string out = fmt::format("no {} '{}'", what, Printable(word));
-  if (!near.empty()) out += fmt::format("; did you mean {}?", near);
+  if (!near.empty()) out += fmt::format("; did you mean {}?", Printable(near));
   if (known.empty()) return out + " (there is none)";
-  const std::vector<std::string> named(known.begin(),
-                                       known.begin() + std::min(known.size(), kMostNamed));
+  std::vector<std::string> named;
+  for (size_t i = 0; i < std::min(known.size(), kMostNamed); ++i)
+    named.push_back(Printable(known[i]));
   out += fmt::format(" (there {} {}", known.size() == 1 ? "is" : "are", fmt::join(named, ", "));
   if (known.size() > named.size()) out += fmt::format(" and {} more", known.size() - named.size());
   return out + ")";

@@ -86,7 +86,7 @@ int RunLogs(int argc, const char* const* argv) {
   const absl::Status status =
       AdminClient(reach).GetLogs(request, [&](const v1::LogLine& line) { printer.Take(line); });
   if (!status.ok()) {
-    fmt::print(stderr, "fairway logs: {}\n", Text(status));
+    fmt::print(stderr, "fairway logs: {}\n", Printable(Text(status)));
     return kExitFailed;
   }
   return printer.End() ? 0 : kExitSomeLogs;

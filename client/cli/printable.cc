@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/printable.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "base/utf8.h"
@@ -32,6 +33,16 @@ std::string Printable(std::string_view text) {
     const size_t controls = Controls(std::string_view(valid).substr(i));
     out += controls > 0 ? '?' : valid[i];
     i += controls > 0 ? controls : 1;
+  }
+  return out;
+}
+
+std::string PrintableLines(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += (at > 0 ? "\n" : "") + Printable(text.substr(at, end - at));
+    at = end + 1;
   }
   return out;
 }

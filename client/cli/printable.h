@@ -11,6 +11,8 @@ namespace fairway {
 // `text` in one line, with '?' for each character that controls a terminal, changes the direction
 // of what follows, or is no UTF-8.
 std::string Printable(std::string_view text);
+// The same of each of its lines.
+std::string PrintableLines(std::string_view text);
 
 }  // namespace fairway
 

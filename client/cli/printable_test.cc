@@ -17,5 +17,10 @@ TEST(PrintableTest, NothingInATextControlsATerminal) {
             "a?b?c\xe2\x82\xac");
 }
 
+TEST(PrintableTest, LinesStayLines) {
+  EXPECT_EQ(PrintableLines("a\x1b[2J\n\nb\r"), "a?[2J\n\nb?");
+  EXPECT_EQ(PrintableLines(""), "");
+}
+
 }  // namespace
 }  // namespace fairway

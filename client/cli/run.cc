@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "client/cli/commands.h"
 #include "client/cli/npy.h"
+#include "client/cli/printable.h"
 #include "client/cli/program_file.h"
 #include "client/cli/reach.h"
 #include "client/cli/values.h"
@@ -218,7 +219,7 @@ int RunProgram(int argc, const char* const* argv) {
     return kExitUsage;
   }
   if (const absl::Status status = Run(flags); !status.ok()) {
-    fmt::print(stderr, "fairway run: {}\n", Text(status));
+    fmt::print(stderr, "fairway run: {}\n", PrintableLines(Text(status)));
     return kExitFailed;
   }
   return 0;

@@ -8,6 +8,7 @@
 
 #include "base/time_text.h"
 #include "client/cli/json_text.h"
+#include "client/cli/printable.h"
 
 namespace fairway {
 namespace {
@@ -161,7 +162,7 @@ std::string StatusText(const v1::GetStatusResponse& status, bool wide) {
                      BytesText(static_cast<int64_t>(counts.uploaded_bytes())),
                      BytesText(static_cast<int64_t>(counts.fetched_bytes())), counts.compilations(),
                      counts.compile_cache_hits());
-  return out;
+  return PrintableLines(out);  // others choose names
 }
 
 std::string VersionNote(std::string_view command, std::string_view controller) {

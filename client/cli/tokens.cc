@@ -17,6 +17,7 @@
 #include "base/time_text.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/identity.h"
+#include "client/cli/printable.h"
 #include "client/cli/reach.h"
 #include "identity/join.h"
 #include "identity/private_file.h"
@@ -33,7 +34,7 @@ constexpr int kExitFailed = 1;
 constexpr int64_t kMostDays = 36500;
 
 int Fail(std::string_view verb, const absl::Status& status) {
-  fmt::print(stderr, "fairway token {}: {}\n", verb, Text(status));
+  fmt::print(stderr, "fairway token {}: {}\n", verb, Printable(Text(status)));
   return kExitFailed;
 }
 

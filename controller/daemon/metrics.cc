@@ -152,6 +152,15 @@ void OfWorkers(Exposition& out, const ControllerSnapshot& s) {
   out.Family("fairway_worker_executor_starts_total", "counter",
              "Executors that the worker's daemon has started: one, and one for each that ended.");
   each([](const WorkerCounters& counters) { return counters.executor_starts; });
+  out.Family("fairway_worker_compile_processes", "gauge",
+             "Compile processes of the worker: those that compile, and those kept ready.");
+  each([](const WorkerCounters& counters) { return counters.compile_processes; });
+  out.Family("fairway_worker_compile_starts_total", "counter",
+             "Compile processes that the worker's daemon has started.");
+  each([](const WorkerCounters& counters) { return counters.compile_starts; });
+  out.Family("fairway_worker_compile_crashes_total", "counter",
+             "Compile processes that ended by themselves, or were killed at a limit of time.");
+  each([](const WorkerCounters& counters) { return counters.compile_crashes; });
   out.Family("fairway_worker_cpu_seconds_total", "counter",
              "Processor time of the worker's daemon, without its children.");
   each([](const WorkerCounters& counters) { return Seconds(counters.process.cpu); });

@@ -55,6 +55,9 @@ ControllerSnapshot Example() {
   s.said.daemons["w0"] = {
       .island = "i",
       .executor_starts = 51,
+      .compile_starts = 54,
+      .compile_crashes = 55,
+      .compile_processes = 56,
       .process = {.cpu = std::chrono::milliseconds(5200), .resident_bytes = 53}};
   s.relays.push_back({.worker = "w0",
                       .island = "i",
@@ -118,6 +121,9 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   EXPECT_THAT(text, HasSubstr("\nfairway_worker_up" + executor + "1\n"));
   const std::string worker = "{worker=\"w0\",island=\"i\"} ";
   EXPECT_THAT(text, HasSubstr("\nfairway_worker_executor_starts_total" + worker + "51\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_worker_compile_starts_total" + worker + "54\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_worker_compile_crashes_total" + worker + "55\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_worker_compile_processes" + worker + "56\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_worker_cpu_seconds_total" + worker + "5.2\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_worker_resident_bytes" + worker + "53\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));

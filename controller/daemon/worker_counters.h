@@ -37,6 +37,9 @@ struct ExecutorCounters {
 struct WorkerCounters {
   std::string island;
   uint64_t executor_starts = 0;
+  uint64_t compile_starts = 0;
+  uint64_t compile_crashes = 0;
+  uint64_t compile_processes = 0;  // that there are
   ProcessLoad process;
 };
 

@@ -348,7 +348,12 @@ void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
   const ProcessLoad process{Nanoseconds(heartbeat.cpu_ns()), heartbeat.resident_bytes()};
   if (const auto it = supervisors_.find(peer.worker);
       peer.role == Role::kSupervisor && it != supervisors_.end()) {
-    it->second->counters = {it->second->island, heartbeat.executor_starts(), process};
+    it->second->counters = {.island = it->second->island,
+                            .executor_starts = heartbeat.executor_starts(),
+                            .compile_starts = heartbeat.compile_starts(),
+                            .compile_crashes = heartbeat.compile_crashes(),
+                            .compile_processes = heartbeat.compile_processes(),
+                            .process = process};
   }
   if (peer.role != Role::kExecutor) return;
   Executor& executor = *executors_[peer.executor];

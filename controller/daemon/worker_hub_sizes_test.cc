@@ -163,6 +163,9 @@ TEST_F(WorkerHubTest, KnowsWhatExecutorsAndDaemonsThatAreThereSayOfThemselves) {
   said->set_executables(1);
   executor->Send(message);
   said->set_executor_starts(8);
+  said->set_compile_starts(9);
+  said->set_compile_crashes(4);
+  said->set_compile_processes(2);
   daemon->Send(message);
   Settle();
   const ExecutorCounters counters = hub_->Said().executors.at(ExecutorId(1));
@@ -174,6 +177,9 @@ TEST_F(WorkerHubTest, KnowsWhatExecutorsAndDaemonsThatAreThereSayOfThemselves) {
   EXPECT_EQ(counters.process.resident_bytes, 70u);
   const WorkerCounters worker = hub_->Said().daemons.at("w0");
   EXPECT_EQ(worker.executor_starts, 8u);
+  EXPECT_EQ(worker.compile_starts, 9u);
+  EXPECT_EQ(worker.compile_crashes, 4u);
+  EXPECT_EQ(worker.compile_processes, 2u);
   EXPECT_EQ(worker.island, "island0");
   EXPECT_EQ(worker.process.resident_bytes, 70u);
 

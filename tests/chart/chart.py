@@ -18,8 +18,8 @@ VALUES = sorted((HERE / "values").glob("*.yaml"))
 NEWEST = "1.37"  # helm that is built by `go install` takes itself for one of Kubernetes 1.20
 
 
-def helm(*arguments, check=True):
-    return subprocess.run([HELM, *arguments], text=True, capture_output=True, check=check, timeout=120)
+def helm(*arguments, check=True, **more):
+    return subprocess.run([HELM, *arguments], text=True, capture_output=True, check=check, timeout=120, **more)
 
 
 def render(values, *arguments, check=True):

@@ -377,11 +377,13 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 # What the Job's kubectl is here: it lists the pods in the file `old`, then those in `later`, and notes what it is told; when it deletes, also
-# what the island is then.
+# what the island is then. With the file `away` its API server does not answer, with `leaves` after the first time.
 KUBECTL = """#!/bin/sh
 cd {folder}
 case $1 in
-  get) cat old; if [ -e later ]; then mv later old; fi ;;
+  get)
+    if [ -e away ]; then echo "The connection to the server was refused" >&2; exit 1; fi
+    cat old; if [ -e later ]; then mv later old; fi; if [ -e leaves ]; then mv leaves away; fi ;;
   delete) echo "$* ($(fairway get islands | grep ^island0))" >>told ;;
   *) echo "$*" >>told ;;
 esac
@@ -539,3 +541,19 @@ def test_the_job_that_rolls_says_that_it_has_no_token_and_that_it_reaches_no_con
     assert code == 1 and told == "" and "roll: cannot ask the controller what to drain" in said
     code, said, told = roll.run("pod/fw-fairway-island0-0", limit="0")
     assert code == 0 and told.startswith("delete --ignore-not-found pod/fw-fairway-island0-0 "), "without a drain it asks no controller"
+
+
+def test_the_job_that_rolls_deletes_nothing_while_the_api_server_is_away_and_lets_sessions_in_again(secrets, tmp_path):
+    with cluster(MINIMAL, secrets, tmp_path) as (_, _, port):
+        roll = Roll(secrets, tmp_path / "roll", port)
+        assert roll.copy().returncode == 0
+        wait_for(lambda: "island0" in roll.fairway("get", "islands"), "the island")
+        for when, drained in (("away", False), ("leaves", True)):
+            (roll.folder / when).write_text("", encoding="utf-8")
+            code, said, told = roll.run("pod/fw-fairway-island0-0", limit="60")
+            assert code == 1 and told == "" and not roll.cordoned(), said
+            assert "roll: cannot ask the API server which pods of island0 are old: no pod of it was deleted, nor of the islands behind it. " in said
+            assert ("roll: island0 has pods of another revision" in said) == drained
+            (roll.folder / "away").unlink()
+        code, said, told = roll.run("pod/fw-fairway-island0-0", limit="60")
+        assert code == 0 and told.startswith("delete "), said

@@ -4,6 +4,7 @@
 import json
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 
@@ -330,6 +331,28 @@ def test_the_notes_name_objects_of_the_release_and_tell_that_sessions_end(values
                if "secret" in volume}
     secrets = re.findall(r"get secret ([\w-]+)", text)
     assert secrets and set(secrets) <= mounted
+
+
+def test_the_chart_that_is_packed_renders_as_the_folder_and_has_the_same_bytes_again(tmp_path):
+    archives = []
+    for folder in ("one", "two"):
+        subprocess.run([sys.executable, chart.ROOT / "package" / "chart.py", "--out", tmp_path / folder], check=True, timeout=120)
+        archives += (tmp_path / folder).glob("fairway-*.tgz")
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    about = yaml.safe_load((chart.CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert archives[0].name == f"fairway-{about['version']}.tgz"
+    assert chart.helm("lint", "--strict", archives[0], "--kube-version", chart.NEWEST, check=False).returncode == 0
+    for values in chart.VALUES:
+        done = chart.helm("template", "fw", archives[0], "--namespace", "accelerators", "--kube-version", chart.NEWEST, "-f", values)
+        assert done.stdout == chart.golden(values).read_text(encoding="utf-8")
+    # What helm itself would pack, and the licence.
+    chart.helm("package", chart.CHART, "--destination", tmp_path)
+    names = []
+    for path in (archives[0], tmp_path / archives[0].name):
+        with tarfile.open(path) as packed:
+            assert {entry.mode & 0o7777 for entry in packed if entry.isfile()} == {0o644}
+            names.append({entry.name for entry in packed.getmembers() if entry.isfile()})
+    assert names[0] == names[1] | {"fairway/LICENSE"}
 
 
 def test_a_packed_chart_has_the_rules_themselves(tmp_path):

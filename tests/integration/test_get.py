@@ -195,7 +195,7 @@ def test_yaml_says_the_same_as_json(cluster):
     (["get", "islands", "--session=1"], "fairway get: islands are not of a session; leave out --session"),
     (["get", "arrays", "--limit=-1"], "fairway get: --session and --limit must be 0 or more"),
     (["get", "islands", "--watch", "--every=1ms"], "fairway get: --every must be at least 100ms, not 1ms"),
-    (["describe"], "fairway describe: which kind? (island, worker, session)"),
+    (["describe"], "fairway describe: which kind? (island, worker, session, device, array, program, transfer, node, event)"),
     (["describe", "wroker", "w0"], "fairway describe: no kind 'wroker'; did you mean worker? (there are island, worker"),
     (["describe", "worker"], "fairway describe: which worker? (`fairway get workers` lists them)"),
     (["describe", "worker", "w0", "-o", "wide"],

@@ -209,7 +209,7 @@ def test_a_client_of_grpc_that_asks_seldom_is_told_to_come_by_another_connection
 
 @pytest.mark.parametrize("bind, fault", [
     ("somewhere", "--http-bind is 'somewhere', not HOST:PORT; port 0: any free one"),
-    ("10.0.0.1:0", "--http-bind is '10.0.0.1:0', which other hosts can reach, and a gateway has no certificate"),
+    ("10.0.0.1:0", "--http-bind is '10.0.0.1:0', which other hosts can reach: give the certificate"),
 ])
 def test_a_gateway_that_cannot_serve_its_health_says_so_and_ends(tmp_path, bind, fault):
     done = run("fairway", "gateway", "--controller=127.0.0.1:1", f"--listen=unix:{tmp_path}/socket", "--tls-ca=ca.pem", f"--http-bind={bind}")

@@ -5,6 +5,7 @@ import os
 import signal
 
 from cluster import wait_for
+from test_lifecycle import pid_of, walled
 
 PROCESSES = ("fairway_executor_cpu_seconds_total", "fairway_executor_resident_bytes", "fairway_worker_cpu_seconds_total",
              "fairway_worker_resident_bytes")
@@ -26,6 +27,7 @@ def test_each_workers_processes_are_told_of(new_cluster):
         assert set(by(name)) == {"w0", "w1"}
     assert by("fairway_worker_up") == {"w0": 1, "w1": 1}
     assert by("fairway_worker_executor_starts_total") == {"w0": 1, "w1": 1}
+    assert by("fairway_worker_compile_crashes_total") == {"w0": 0, "w1": 0}
     assert by("fairway_executor_resident_bytes")["w0"] > 4 << 20
 
     before = by("fairway_executor_launches_total")
@@ -33,6 +35,13 @@ def test_each_workers_processes_are_told_of(new_cluster):
     wait_for(lambda: all(value > before[worker] for worker, value in by("fairway_executor_launches_total").items()), "launches of both")
     wait_for(lambda: min(by("fairway_executor_executables").values()) > 0, "their programs")
     wait_for(lambda: by("fairway_executor_buffers") == {"w0": 0, "w1": 0}, "the end of the session's buffers")
+
+    compiler = wait_for(lambda: walled(pid_of(cluster, "w1", "supervisor"), "compiler"), "a compile process")
+    started = by("fairway_worker_compile_starts_total")["w1"]
+    assert started >= 1 and by("fairway_worker_compile_processes")["w1"] >= 1
+    os.kill(compiler, signal.SIGKILL)
+    wait_for(lambda: by("fairway_worker_compile_crashes_total") == {"w0": 0, "w1": 1}, "its end to be counted")
+    wait_for(lambda: by("fairway_worker_compile_starts_total")["w1"] > started, "the next compile process")
 
     first = next(executor for executor in cluster.executors() if executor.flag("name") == "w0")
     os.kill(first.pid, signal.SIGKILL)

@@ -157,6 +157,27 @@ def test_each_alert_has_a_runbook_which_it_names():
     assert commands and commands <= set(re.findall(r'^    "  ([a-z]+) ', read("client", "main.cc"), re.M))
 
 
+# Who types the commands of a section's block, or holds them against what they are for (tests/chart/test_page.py).
+TYPED = {
+    "hosts.md": {"From nothing to JAX": "integration/cluster_page.py", "Later": "integration/cluster_page.py"},
+    "operate.md": {"Taking an island out of service": "integration/test_operate_page.py", "Logs": "integration/test_operate_page.py",
+                   "Another CA": "integration/test_certificates.py", "doctor": "integration/test_diagnose.py", "diagnose": "integration/test_diagnose.py"},
+    "upgrade.md": {"One island": "upgrade/test_previous.py", "Hosts with the Debian package": "systemd/test_services.py",
+                   "Hosts of `fairway cluster`": "upgrade/test_hosts.py", "Kubernetes": "chart/test_page.py"},
+    "kubernetes.md": {"Installing": "chart/test_page.py", "Secrets of your own": "chart/test_daemons.py",
+                      "Upgrades, drains, other sizes": "chart/test_page.py"},
+    "errors.md": {},
+}
+
+
+@pytest.mark.parametrize("page", TYPED)
+def test_the_commands_of_each_block_for_operators_are_typed_by_a_test(page):
+    _, *parts = re.split(r"^##+ (.+)$", read("docs", page), flags=re.M)
+    assert [heading for heading, body in zip(parts[::2], parts[1::2]) if "\n```sh\n" in body] == list(TYPED[page])
+    for path in TYPED[page].values():
+        assert page in read("tests", *path.split("/")), f"tests/{path} does not read {page}"
+
+
 def test_the_wheel_of_the_readme_is_of_this_version():
     """pip accepts no pattern for a file name with extras, so pages must spell the name out."""
     version = re.search(r'^version = "(.+)"', read("client", "python", "pyproject.toml"), re.M).group(1)

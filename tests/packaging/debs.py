@@ -36,9 +36,9 @@ def tell(*words, **keywords):
     return done.stdout
 
 
-def commands_in_the_page(heading):
-    """Those of the blocks below a heading of docs/install.md, without their comments."""
-    page = (bare.ROOT / "docs" / "install.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+def commands_in_the_page(heading, name="install.md"):
+    """Those of the blocks below a heading of docs/install.md, or of another page, without their comments."""
+    page = (bare.ROOT / "docs" / name).read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return [[re.sub(r"\s+#.*", "", line) for line in block.splitlines() if line.strip()]
             for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)]
 

@@ -312,8 +312,11 @@ def test_jax_computes_on_the_service_and_native_programs_compile_there(machine, 
 
 
 def install_upgrade(machine, deb, folder, version):
+    """By the commands of docs/upgrade.md, with the option of docs/install.md that keeps the administrator's settings."""
     shutil.copy(upgrade_of(deb, folder, version), machine.path / "root")
-    machine.type(f"apt-get -qq -o Dpkg::Options::=--force-confold install -y ./fairway_{version}_amd64.deb")
+    ((install, look),) = commands_in_the_page("Hosts with the Debian package", "upgrade.md")
+    machine.type(install.replace("apt-get install", "apt-get -o Dpkg::Options::=--force-confold install").replace("0.1.0-1", version))
+    return look
 
 
 def test_an_upgrade_restarts_what_runs_ends_its_sessions_and_keeps_settings(machine, controller, worker, deb, tmp_path, jax_client):
@@ -323,7 +326,7 @@ def test_an_upgrade_restarts_what_runs_ends_its_sessions_and_keeps_settings(mach
     changed = {name: (etc / name).read_text() for name in ("controller.toml", "worker.toml")}
     assert jax_client() == "16.0\n"
     mains = {service: service.main() for service in (controller, worker)}
-    install_upgrade(machine, deb, tmp_path, "99.0-1")
+    machine.type(install_upgrade(machine, deb, tmp_path, "99.0-1"))
     assert all(service.is_active() and service.main() != main for service, main in mains.items())
     assert {name: (etc / name).read_text() for name in changed} == changed
     assert "# A line of version 99.0-1." in (etc / "worker.toml.dpkg-dist").read_text()

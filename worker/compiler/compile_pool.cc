@@ -107,6 +107,7 @@ class CompilePool::Loop {
     return pids_;
   }
   int starts() const { return starts_; }
+  int crashes() const { return crashes_; }
 
  private:
   void Wake() {
@@ -170,11 +171,13 @@ class CompilePool::Loop {
             "another one starts",
             process.child.pid(), options_.ready_within.count());
         process.retired = true;
+        ++crashes_;
       }
       if (!process.job.has_value() || !process.job->Late(now)) continue;
       const absl::Status late = CompileTooLate(process.job->limit, true, process.job->title);
       spdlog::warn("compile process {} killed: {}", process.child.pid(), Text(late));
       process.retired = true;
+      ++crashes_;
       Finish(process, late);
     }
     Clear();
@@ -388,6 +391,7 @@ class CompilePool::Loop {
     const int pid = process.child.pid();
     const ChildEnd end = process.child.End();
     process.retired = true;
+    ++crashes_;
     spdlog::warn("compile process {} {}{}", pid, end.text,
                  process.job.has_value() ? " while compiling " + process.job->title : "");
     if (process.job.has_value()) {
@@ -458,6 +462,7 @@ class CompilePool::Loop {
   const int wake_fd_;
   std::atomic<bool> stop_{false};
   std::atomic<int> starts_;
+  std::atomic<int> crashes_{0};
 
   mutable std::mutex mutex_;
   std::deque<Job> inbox_;                        // guarded by mutex_
@@ -504,5 +509,6 @@ void CompilePool::SetTarget(v1::CompileTarget target) { loop_->SetTarget(std::mo
 
 std::vector<int> CompilePool::pids() const { return loop_->pids(); }
 int CompilePool::starts() const { return loop_->starts(); }
+int CompilePool::crashes() const { return loop_->crashes(); }
 
 }  // namespace fairway

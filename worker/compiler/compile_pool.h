@@ -70,10 +70,11 @@ class CompilePool {
   void Compile(std::string program, v1::CompileOptions options, std::chrono::milliseconds limit,
                Done done);
 
-  // Process ids, in the order of their starts, and the number of processes started so far. For
-  // status and tests.
+  // Process ids, in the order of their starts; the number of processes started so far, and of those
+  // that ended by themselves, or were killed since they took too long. For metrics and tests.
   std::vector<int> pids() const;
   int starts() const;
+  int crashes() const;
 
  private:
   class Loop;

@@ -67,6 +67,7 @@ TEST(CompilePoolTest, CompilesEachProgramInAProcessOfItsOwn) {
   Answer bad = Compile(*pool, "nonsense", test::OneDevice());
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
   EXPECT_GE(pool->starts(), 2);
+  EXPECT_EQ(pool->crashes(), 0);
 }
 
 // The executor describes the GPU, perhaps after the first program came.
@@ -221,6 +222,7 @@ TEST(CompilePoolTest, AProcessKilledWhileIdleIsReplaced) {
   Answer answer = Compile(*pool, "next");
   if (!answer.ok()) answer = Compile(*pool, "next");
   ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_TRUE(test::Eventually([&] { return pool->crashes() == 1; }));
 }
 
 TEST(CompilePoolTest, ProgramsThatHangAreEndedAndOthersGoOnBesideThem) {
@@ -548,7 +550,7 @@ TEST(CompilePoolTest, WhileNoneSaysThatItIsReadyProgramsEndAtTheirLimits) {
   auto pool = Start(std::move(options));
   EXPECT_EQ(Compile(*pool, "x", {}, milliseconds(500)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
-  EXPECT_TRUE(test::Eventually([&] { return pool->starts() > 2; }));
+  EXPECT_TRUE(test::Eventually([&] { return pool->starts() > 2 && pool->crashes() > 1; }));
 }
 
 // The process that there is compiles for another tenant.

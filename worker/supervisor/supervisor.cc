@@ -53,6 +53,10 @@ Supervisor::Supervisor(EventLoop& loop, ServiceManager& manager, SupervisorConfi
                  [this](v1::Heartbeat& to) {
                    FillOwnLoad(to);
                    to.set_executor_starts(executor_starts_);
+                   if (compiler_ == nullptr) return;
+                   to.set_compile_starts(static_cast<uint64_t>(compiler_->starts()));
+                   to.set_compile_crashes(static_cast<uint64_t>(compiler_->crashes()));
+                   to.set_compile_processes(compiler_->pids().size());
                  },
              .on_unreachable = [this] { TellWhenReady(/*tried=*/true); }}),
       pulse_(loop, config_.controller, config_.tls, PulseOf(config_.worker)) {}

@@ -83,7 +83,7 @@ at_limit() {  # ISLAND
 # Those of $pods that are of another revision. Other pods of the island are of a size before, and their StatefulSet removes them.
 old_pods() {  # ISLAND REVISION
   listed=$(kubectl get pods --output=name \
-    --selector="app.kubernetes.io/instance=$RELEASE,app.kubernetes.io/component=worker,fairway/island=$1,fairway/revision!=$2") || exit 1
+    --selector="app.kubernetes.io/instance=$RELEASE,app.kubernetes.io/component=worker,fairway/island=$1,fairway/revision!=$2") || fail 1 "cannot ask the API server which pods of $1 are old: no pod of it was deleted, nor of the islands behind it. Above is why; upgrade again when it answers"
   for pod in $listed; do
     case " $pods " in *" $pod "*) echo "$pod" ;; esac
   done

@@ -2,6 +2,17 @@
 SPDX-License-Identifier: Apache-2.0
 What values.schema.json cannot say. Each message names the path, what is wrong and what to do.
 */}}
+{{/* Values that came after version 0.1 of the chart: `--reuse-values` keeps the defaults of the release before, which has none of them. */}}
+{{- define "fairway.complete" -}}
+{{- $values := .Values -}}
+{{- range list "rollDrain.limitSeconds" "rollDrain.atLimit" "monitoring.runbooks" "islandDefaults.workload" "islandDefaults.workloadAnnotations" "islandDefaults.queue" -}}
+{{- $steps := splitList "." . -}}
+{{- if not (hasKey (index $values (first $steps) | default dict) (last $steps)) -}}
+{{- fail (printf "%s: it is missing; these are the values of an older chart, as --reuse-values keeps them: say --reset-then-reuse-values instead, or give your own values by -f" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "fairway.check" -}}
 {{- $fullname := include "fairway.fullname" . -}}
 {{- $seen := dict "controller" true "admin" true "viewer" true "ca" true "scripts" true "clients" true "dashboard" true -}}

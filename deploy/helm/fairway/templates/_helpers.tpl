@@ -1,6 +1,7 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
 {{- define "fairway.fullname" -}}
+{{- include "fairway.complete" . -}}
 {{- if .Values.fullnameOverride -}}{{ .Values.fullnameOverride }}
 {{- else if contains "fairway" .Release.Name -}}{{ .Release.Name }}
 {{- else -}}{{ printf "%s-fairway" .Release.Name }}
