@@ -19,9 +19,11 @@ import subprocess
 from measure import bar, mad, median, row
 
 FAIRWAY = pathlib.Path(__file__).resolve().parent.parent / "build" / "release" / "bin" / "fairway"
-SIZES = ((16, 8, 0), (64, 4, 0), (512, 4, 0), (512, 4, 16))  # hosts, devices of each, fan-out of relays
-BARS = {(16, 8, 0): 100, (512, 4, 16): 500}  # us
+# hosts, devices of each, fan-out of relays
+SIZES = ((16, 8, 0), (64, 4, 0), (512, 4, 0), (512, 4, 16), (4096, 4, 16))
+BARS = {(16, 8, 0): 100, (512, 4, 16): 500, (4096, 4, 16): 1000}  # us
 ROUNDS = 3
+LARGE = 1000  # hosts of which a run takes minutes: one round, of fewer gangs
 
 
 def measure(hosts, devices, fanout, *flags):
@@ -67,7 +69,9 @@ def run(quick):
     sizes = ((4, 2, 0), (8, 2, 4)) if quick else SIZES
     flags = ("--gangs=20", "--ahead=20") if quick else ()
     for hosts, devices, fanout in sizes:
-        samples = [measure(hosts, devices, fanout, *flags) for _ in range(1 if quick else ROUNDS)]
+        large = ("--gangs=60",) if hosts > LARGE else ()
+        samples = [measure(hosts, devices, fanout, *flags, *large)
+                   for _ in range(1 if quick or large else ROUNDS)]
         name = f"{hosts} hosts, {hosts * devices} devices" + (f", relays of {fanout}" if fanout else "")
         rows += rows_of(name, samples)
         if (hosts, devices, fanout) in BARS:
