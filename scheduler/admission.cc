@@ -2,6 +2,7 @@
 #include "scheduler/admission.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <absl/container/inlined_vector.h>
 
@@ -11,10 +12,10 @@ namespace fairway {
 
 std::vector<MemoryNeed> InRows(std::vector<MemoryNeed> needs) {
   const auto by_device = [](const MemoryNeed& a, const MemoryNeed& b) {
-    return a.device < b.device;
+    return std::pair(a.device, a.bytes) < std::pair(b.device, b.bytes);
   };
   if (!std::is_sorted(needs.begin(), needs.end(), by_device))
-    std::stable_sort(needs.begin(), needs.end(), by_device);
+    std::sort(needs.begin(), needs.end(), by_device);
   std::vector<MemoryNeed> rows;
   for (const MemoryNeed& need : needs) {
     const bool goes_on = !rows.empty() && rows.back().bytes == need.bytes &&
