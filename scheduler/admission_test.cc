@@ -373,5 +373,35 @@ TEST(AdmissionTest, OfASessionTheOldestGoesFirstOnEachDevice) {
   }
 }
 
+TEST(InRowsTest, DevicesInARowThatNeedTheSameAreOneRow) {
+  const auto need = [](uint32_t device, int64_t bytes, uint32_t count = 1) {
+    return MemoryNeed{DeviceId(device), bytes, count};
+  };
+  EXPECT_TRUE(InRows({}).empty());
+  EXPECT_EQ(InRows({need(3, 8), need(2, 8), need(5, 8), need(6, 4), need(4, 8)}),
+            (std::vector<MemoryNeed>{need(2, 8, 4), need(6, 4)}));
+  // A device may be there twice.
+  EXPECT_EQ(InRows({need(1, 8), need(2, 8), need(1, 8)}),
+            (std::vector<MemoryNeed>{need(1, 8), need(1, 8, 2)}));
+}
+
+TEST(AdmissionRowsTest, ARowIsReservedAndGivenBackOnEachOfItsDevices) {
+  Admission admission;
+  for (uint32_t d = 0; d < 200; ++d) admission.SetDevice(DeviceId(d), 100);
+  admission.Enqueue(NodeId(1), SessionId(1), IslandId(1), {{DeviceId(10), 60, 150}});
+  EXPECT_EQ(admission.Admit(IslandId(1)), std::vector<NodeId>{NodeId(1)});
+  EXPECT_EQ(admission.used(DeviceId(9)), 0);
+  EXPECT_EQ(admission.used(DeviceId(10)), 60);
+  EXPECT_EQ(admission.used(DeviceId(159)), 60);
+  EXPECT_EQ(admission.used(DeviceId(160)), 0);
+  admission.Enqueue(NodeId(2), SessionId(1), IslandId(1), {{DeviceId(0), 50, 200}});
+  EXPECT_TRUE(admission.Admit(IslandId(1)).empty());
+  EXPECT_EQ(admission.First(IslandId(1), SessionId(1))->device, DeviceId(10))
+      << "the first that lacks";
+  EXPECT_EQ(admission.First(IslandId(1), SessionId(1))->lacks, 150 * 10);
+  admission.Release(DeviceId(10), 60, 150);
+  EXPECT_EQ(admission.Admit(IslandId(1)), std::vector<NodeId>{NodeId(2)});
+}
+
 }  // namespace
 }  // namespace fairway
