@@ -14,15 +14,29 @@ TEST(BlockVectorTest, BlocksOfEqualElementsAreChangedAtOnce) {
   BlockVector<int> of;
   of.Grow(1000);
   const auto add = [](int& element) { element += 2; };
-  EXPECT_EQ(of.Change(0, 1000, add), 16u) << "the last block has 40";
+  EXPECT_EQ(of.Change(0, 1000, add), 1u) << "the last block has 40";
   EXPECT_EQ(of.Change(70, 2, add), 2u);
-  EXPECT_EQ(of.Change(0, 1000, add), 15u + 64u) << "one is not equal";
+  EXPECT_EQ(of.Change(0, 1000, add), 1u + 7u + 7u + 8u) << "one is not equal";
   EXPECT_EQ(of[69], 4);
   EXPECT_EQ(of[70], 6);
   EXPECT_EQ(of.Change(70, 2, [](int& element) { element -= 2; }), 2u);
-  EXPECT_EQ(of.Change(0, 1000, add), 15u + 64u);
-  EXPECT_EQ(of.Change(0, 1000, add), 16u) << "they are equal again";
-  EXPECT_TRUE(of.AllOf(0, 1000, [](int element) { return element == 8; }));
+  EXPECT_EQ(of.Change(0, 1000, add), 1u + 7u + 7u + 8u);
+  EXPECT_EQ(of.Change(0, 1000, add), 1u) << "they are equal again";
+  size_t looks = 0;
+  EXPECT_TRUE(of.AllOf(0, 1000, [&](int element) { return ++looks, element == 8; }));
+  EXPECT_EQ(looks, 1u);
+}
+
+TEST(BlockVectorTest, HalvesAreEqualEachForItself) {
+  BlockVector<int> of;
+  of.Grow(100'000);
+  const auto add = [](int& element) { ++element; };
+  EXPECT_LE(of.Change(0, 50'000, add), 7u * 12);
+  EXPECT_LE(of.Change(50'000, 50'000, add), 7u * 12);
+  EXPECT_LE(of.Change(0, 50'000, add), 7u * 12);
+  EXPECT_LE(of.Change(50'000, 50'000, add), 7u * 12);
+  EXPECT_LE(of.Change(0, 100'000, add), 7u * 12);
+  EXPECT_EQ(of.Change(0, 100'000, add), 1u) << "the change before made it one";
 }
 
 TEST(BlockVectorTest, NewElementsAreNotLikeTheOthersOfTheirBlock) {

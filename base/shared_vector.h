@@ -5,6 +5,7 @@
 #define FAIRWAY_BASE_SHARED_VECTOR_H_
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ class SharedVector {
   SharedVector() = default;
   SharedVector(std::vector<T> list)  // NOLINT(google-explicit-constructor)
       : list_(list.empty() ? nullptr : std::make_shared<std::vector<T>>(std::move(list))) {}
+  SharedVector(std::initializer_list<T> list) : SharedVector(std::vector<T>(list)) {}
 
   const std::vector<T>& get() const {
     static const std::vector<T> kNone;

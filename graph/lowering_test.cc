@@ -257,8 +257,13 @@ TEST(Lowering, MemoryIsThatOfTheWindow) {
   const ProgramPlan plan = m.Lowered();
   const auto& run = std::get<ProgramPlan::RunSequence>(plan.steps[0]);
   // 64 bytes for each value and each step's own needs.
-  EXPECT_GE(run.temp_bytes, 64 * kSequenceWindow);
-  EXPECT_LE(run.temp_bytes, 64 * (kSequenceWindow + 4));
+  EXPECT_GE(run.temp_bytes, 64 * kWideWindow);
+  EXPECT_LE(run.temp_bytes, 64 * (kWideWindow + 4));
+  EXPECT_EQ(WindowOf(*run.sequence).steps, kWideWindow);
+  Sequence large = *run.sequence;
+  large.types = {{DType::kF32, Shape{{1000}}, ""}};
+  EXPECT_EQ(WindowOf(large).steps, kSequenceWindow);
+  EXPECT_EQ(WindowOf(large).more_bytes, 0);
   Maker one;
   one.program.graphs[0].results = {one.Compute(one.Computation("f", 1), 0, {one.Argument(0)})};
   EXPECT_EQ(std::get<ProgramPlan::RunSequence>(one.Lowered().steps[0]).temp_bytes, 64);

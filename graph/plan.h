@@ -109,8 +109,10 @@ struct Sequence {
 // step. A step with several failed inputs has the error of the first.
 std::vector<int32_t> FailedBy(const Sequence& sequence, const std::vector<bool>& failed);
 
-// Steps of a sequence that are at work at the same time, at most.
+// Steps of a sequence that are at work at the same time, at most; of one whose steps make little,
+// see WindowOf (graph/sequence_builder.h).
 inline constexpr int kSequenceWindow = 8;
+inline constexpr int kWideWindow = 32;
 
 // Gangs at work on an executor at the same time, at most, if their devices wait for each other
 // (PJRT CPU serialises more, and its pool has few threads).

@@ -188,6 +188,21 @@ int64_t PeakBytes(const Sequence& sequence) {
   return MemoryWalk(sequence, first.outputs()).peak();
 }
 
+Window WindowOf(const Sequence& sequence) {
+  const int64_t more = std::min<int64_t>(MaxSteps(sequence), kWideWindow) - kSequenceWindow;
+  if (more <= 0) return {};
+  int64_t largest = 0;
+  for (const Instruction& in : sequence.instructions) {
+    if (in.op != Op::kRun) continue;
+    int64_t bytes = 0;
+    for (const int32_t type : in.types) bytes = Plus(bytes, Bytes(sequence.types[type]));
+    largest = std::max(largest, bytes);
+  }
+  const int64_t bytes = Times(more, largest);
+  if (bytes > kWideBytes) return {};
+  return {kWideWindow, bytes};
+}
+
 int64_t LoopWork(const Sequence& sequence) {
   const size_t all = sequence.instructions.size();
   return Plus(std::min(LoopWorkOf(sequence, 0, all, kMostRounds, 0), kMuchWork),
@@ -252,8 +267,8 @@ absl::StatusOr<ProgramPlan::RunSequence> SequenceBuilder::Finish(int64_t& walk) 
   run_.max_steps = MaxSteps(*sequence_);
   // One step whose devices do not wait for each other may be at work beside those whose devices do.
   constexpr int64_t kAtWork = kGangsAtWork + 1;
-  run_.temp_bytes =
-      Plus(PeakBytes(*sequence_), Times(max_temp_, std::min(run_.max_steps, kAtWork)));
+  run_.temp_bytes = Plus(Plus(PeakBytes(*sequence_), WindowOf(*sequence_).more_bytes),
+                         Times(max_temp_, std::min(run_.max_steps, kAtWork)));
   run_.sequence = sequence_;
   return std::move(run_);
 }

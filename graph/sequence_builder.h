@@ -106,6 +106,15 @@ class SequenceBuilder {
 // Returns the bytes on each device that the values inside a sequence take at most, without
 // arguments and outputs. A step that has ended counts until kSequenceWindow others have begun.
 int64_t PeakBytes(const Sequence& sequence);
+// Returns how many steps may be at work at the same time, and the bytes that those beyond
+// kSequenceWindow make on each device at most: kWideWindow if that is no more than kWideBytes.
+// Brief steps are handed over in larger batches then.
+struct Window {
+  int steps = kSequenceWindow;
+  int64_t more_bytes = 0;
+};
+inline constexpr int64_t kWideBytes = 64 << 10;
+Window WindowOf(const Sequence& sequence);
 // Returns how many instructions in loops, and registers that they write or clear, PeakBytes looks
 // at, at most. It walks each loop for at least two rounds, so the contents of n nested loops 2^n
 // times.

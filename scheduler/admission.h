@@ -57,9 +57,6 @@ class Admission {
   // Puts `node` into its lines, at its place in the submission order of its session. At most one
   // need per device.
   void Enqueue(NodeId node, SessionId session, IslandId island, SharedVector<MemoryNeed> needs);
-  void Enqueue(NodeId node, SessionId session, IslandId island, std::vector<MemoryNeed> needs) {
-    Enqueue(node, session, island, SharedVector<MemoryNeed>(std::move(needs)));
-  }
   // Takes the node out of its lines. Returns whether it was waiting.
   bool Remove(NodeId node, IslandId island);
 

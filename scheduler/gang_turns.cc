@@ -2,20 +2,13 @@
 #include "scheduler/gang_turns.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 
 #include "base/planted.h"
 
 namespace fairway {
 
-GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
-  // Most gangs have the devices of the one before them, which may be many.
-  static_assert(std::has_unique_object_representations_v<DeviceId>);
-  const bool as_last = last_ && sets_[*last_].key->first.size() == devices.size() &&
-                       std::memcmp(sets_[*last_].key->first.data(), devices.data(),
-                                   devices.size() * sizeof(DeviceId)) == 0;
-  if (as_last) {
+GangTurns::SetId GangTurns::Use(const SharedVector<DeviceId>& devices) {
+  if (last_ && last_devices_.Shares(devices)) {
     if (sets_[*last_].users++ == 0) std::erase(unused_, *last_);
     return *last_;
   }
@@ -29,14 +22,14 @@ GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
     free_sets_.pop_back();
     Set& set = sets_[key->second];
     set.key = key;
-    set.devices.clear();
+    std::vector<uint32_t> places;
+    places.reserve(devices.size());
     for (const DeviceId device : devices) {
       const auto [place, unseen] =
           places_.try_emplace(device, static_cast<uint32_t>(in_flight_.size()));
       if (unseen) in_flight_.Grow(in_flight_.size() + 1);
-      set.devices.push_back(place->second);
+      places.push_back(place->second);
     }
-    std::vector<uint32_t> places = set.devices;
     std::sort(places.begin(), places.end());
     set.rows.clear();
     for (const uint32_t place : places) {
@@ -51,6 +44,7 @@ GangTurns::SetId GangTurns::Use(const std::vector<DeviceId>& devices) {
   }
   ++sets_[key->second].users;
   last_ = key->second;
+  last_devices_ = devices;
   return key->second;
 }
 
@@ -61,7 +55,7 @@ void GangTurns::Release(SetId id) {
   const bool all = used_sets() == 0;
   const auto end = all ? unused_.end() : unused_.begin() + 1;
   for (auto it = unused_.begin(); it != end; ++it) {
-    if (last_ == *it) last_.reset();
+    if (last_ == *it) last_.reset();  // last_devices_ is compared no more
     numbers_of_.erase(sets_[*it].key);
     free_sets_.push_back(*it);
   }
@@ -133,24 +127,16 @@ void GangTurns::EndTicket(const Line& line, Waiting& waiting) {
 }
 
 void GangTurns::GiveTickets(Session& session) {
-  std::vector<char>& taken = marked_;  // devices of lines with tickets
-  taken.assign(in_flight_.size(), 0);
-  steps_ += in_flight_.size();
-  const auto take = [&](const Line& line) {
-    steps_ += sets_[line.set].devices.size();
-    for (const uint32_t device : sets_[line.set].devices) taken[device] = 1;
-  };
-  for (const uint64_t ticket : session.tickets) take(tickets_.at(ticket));
+  UnmarkAll();  // marks devices of lines with tickets
+  for (const uint64_t ticket : session.tickets) Mark(tickets_.at(ticket).set);
   size_t looked = 0;
   for (auto it = session.others.begin(); it != session.others.end() && looked < kLooked; ++looked) {
     const Line line = it->second;
-    const std::vector<uint32_t>& devices = sets_[line.set].devices;
-    ++steps_;
-    if (std::any_of(devices.begin(), devices.end(), [&](uint32_t d) { return taken[d] != 0; })) {
+    if (IsMarked(line.set)) {
       ++it;
       continue;
     }
-    take(line);
+    Mark(line.set);
     it = session.others.erase(it);
     waiting_.at(line).ticket = ++last_ticket_;
     session.tickets.insert(last_ticket_);
@@ -174,16 +160,40 @@ void GangTurns::RemoveTicket(uint64_t ticket, SetId set) {
 
 bool GangTurns::Full(int gangs) const { return gangs >= most_ && !Planted(Bug::kTooManyGangs); }
 
-bool GangTurns::HasRoom(SetId set) const {
+bool GangTurns::HasRoom(SetId set) {
   const auto& rows = sets_[set].rows;
   return std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
-    return in_flight_.AllOf(row.first, row.second, [&](int gangs) { return !Full(gangs); });
+    return in_flight_.AllOf(row.first, row.second, [&](int gangs) {
+      ++steps_;
+      return !Full(gangs);
+    });
   });
 }
 
 void GangTurns::Count(SetId set, int more) {
   for (const auto& [first, count] : sets_[set].rows)
-    in_flight_.Change(first, count, [more](int& gangs) { gangs += more; });
+    steps_ += in_flight_.Change(first, count, [more](int& gangs) { gangs += more; });
+}
+
+void GangTurns::UnmarkAll() {
+  marked_.clear();
+  marked_.Grow(in_flight_.size());
+  ++steps_;
+}
+
+void GangTurns::Mark(SetId set) {
+  for (const auto& [first, count] : sets_[set].rows)
+    steps_ += marked_.Change(first, count, [](bool& marked) { marked = true; });
+}
+
+bool GangTurns::IsMarked(SetId set) {
+  const auto& rows = sets_[set].rows;
+  return !std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+    return marked_.AllOf(row.first, row.second, [&](bool marked) {
+      ++steps_;
+      return !marked;
+    });
+  });
 }
 
 std::optional<NodeId> GangTurns::Next() {
@@ -198,15 +208,10 @@ std::optional<NodeId> GangTurns::Next() {
     const auto it = sessions_.find(session);
     if (it != sessions_.end()) GiveTickets(it->second);
   }
-  std::vector<char>& wanted = marked_;  // devices that a lower ticket waits for
-  wanted.assign(in_flight_.size(), 0);
-  steps_ += in_flight_.size();
+  UnmarkAll();  // marks devices that a lower ticket waits for
   for (const auto& [ticket, set] : heads_) {
-    const std::vector<uint32_t>& devices = sets_[set].devices;
-    steps_ += devices.size();
-    if (std::any_of(devices.begin(), devices.end(),
-                    [&](uint32_t d) { return wanted[d] != 0 || Full(in_flight_[d]); })) {
-      for (const uint32_t device : devices) wanted[device] = 1;
+    if (IsMarked(set) || !HasRoom(set)) {
+      Mark(set);
       continue;
     }
     Count(set, 1);

@@ -13,6 +13,7 @@
 
 #include "base/block_vector.h"
 #include "base/ids.h"
+#include "base/shared_vector.h"
 
 namespace fairway {
 
@@ -33,7 +34,7 @@ class GangTurns {
   // The devices of gangs, in their order. Some sets that nobody uses are kept, since the next gang
   // is likely to have the devices of one before it.
   using SetId = uint32_t;
-  SetId Use(const std::vector<DeviceId>& devices);
+  SetId Use(const SharedVector<DeviceId>& devices);
   void Release(SetId set);
 
   // The gang may be launched, or may not any more. They do nothing if that was so before. The set
@@ -60,8 +61,8 @@ class GangTurns {
  private:
   struct Set {
     std::map<std::vector<DeviceId>, SetId>::iterator key;
-    std::vector<uint32_t> devices;  // places in in_flight_
-    // The same as rows: the first, and how many. Places are given in the order of the first set.
+    // Places in in_flight_, as rows: the first, and how many. They are given in the order of the
+    // first set.
     std::vector<std::pair<uint32_t, uint32_t>> rows;
     std::set<uint64_t> tickets;  // invariant: of lines with this set
     size_t users = 0;            // 0: the set is unused, or its number free
@@ -94,12 +95,18 @@ class GangTurns {
   std::vector<Set> sets_;
   std::vector<SetId> free_sets_;
   std::vector<SetId> unused_;  // sets that nobody uses, the oldest first; at most kKept
-  std::optional<SetId> last_;  // that Use returned, while its number is not free
+  // That Use returned, while its number is not free, and for which list. Most gangs have the
+  // devices of the one before them, which may be many.
+  std::optional<SetId> last_;
+  SharedVector<DeviceId> last_devices_;
 
   // Puts `only_`, if there is one, into the lines.
   void LineUp();
   void Enter(NodeId node, const Line& line);
-  bool HasRoom(SetId set) const;
+  bool HasRoom(SetId set);
+  void UnmarkAll();
+  void Mark(SetId set);
+  bool IsMarked(SetId set);  // any of its devices
   // Counts a gang more, or less, on the devices of the set.
   void Count(SetId set, int more);
 
@@ -117,7 +124,7 @@ class GangTurns {
   uint64_t last_ticket_ = 0;
   std::set<SessionId> changed_;  // sessions whose lines may now get tickets
   bool stuck_ = false;           // no ticket finds room until something changes
-  std::vector<char> marked_;     // of devices, within a function
+  BlockVector<bool> marked_;     // by the place of the device, within a function
   size_t steps_ = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace fairway {
 
-void Sequencer::Prepared(NodeId node, SessionId session, const std::vector<DeviceId>& devices,
+void Sequencer::Prepared(NodeId node, SessionId session, const SharedVector<DeviceId>& devices,
                          uint64_t ids) {
   if (waiting_.contains(node)) return;
   waiting_.emplace(node, Known{session, Use(devices), ids});
@@ -62,7 +62,7 @@ void Sequencer::Forget(NodeId node) {
 
 void Sequencer::RaiseLaunchIds(uint64_t first) { next_id_ = std::max(next_id_, first); }
 
-Sequencer::Budget Sequencer::Use(const std::vector<DeviceId>& devices) {
+Sequencer::Budget Sequencer::Use(const SharedVector<DeviceId>& devices) {
   if (devices.empty()) return {};
   if (devices.size() == 1) return {Budget::Kind::kSingle, devices[0]};
   return {Budget::Kind::kGang, DeviceId(), gang_turns_.Use(devices)};

@@ -19,6 +19,7 @@
 #include <absl/container/btree_set.h>
 
 #include "base/ids.h"
+#include "base/shared_vector.h"
 #include "scheduler/gang_turns.h"
 
 namespace fairway {
@@ -51,7 +52,7 @@ class Sequencer {
 
   // `node` of `session` was prepared on its executors and runs on these devices. Its launch takes
   // `ids` launch ids; the grant has the first.
-  void Prepared(NodeId node, SessionId session, const std::vector<DeviceId>& devices,
+  void Prepared(NodeId node, SessionId session, const SharedVector<DeviceId>& devices,
                 uint64_t ids = 1);
   // All inputs are there, on every executor, free of error; or launches before it will make them,
   // and its only executor has got those launches.
@@ -93,7 +94,7 @@ class Sequencer {
     GangTurns::SetId gangs = 0;  // kGang; in use
     friend auto operator<=>(const Budget&, const Budget&) = default;
   };
-  Budget Use(const std::vector<DeviceId>& devices);
+  Budget Use(const SharedVector<DeviceId>& devices);
   void Release(const Budget& budget);
   bool Allows(const Budget& budget) const;
   // Puts the first node of the line into `firsts_`, or takes it out.

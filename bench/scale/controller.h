@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "bench/scale/timeline.h"
 #include "controller/cluster/cluster.h"
@@ -41,7 +42,9 @@ class Controller final : public ClusterActions,
   Controller(int hosts, int fanout);
   ~Controller() override;
 
-  // One turn of the loop: handles all of `in`, and its consequences.
+  // One turn of the loop: handles all of `in`, and its consequences. It runs on the last of the
+  // processors that this process may use, and from then on the calling thread on all others, so
+  // that the simulated hosts do not take the controller's caches; with one processor on that one.
   Turn Run(const std::vector<Incoming>& in);
 
   Cluster& cluster() { return cluster_; }
@@ -81,6 +84,7 @@ class Controller final : public ClusterActions,
 
  private:
   class HostLink;
+  Turn RunHere(const std::vector<Incoming>& in);
   void FromClient(const std::string& message);
   void EndTurn(int rounds);
 
@@ -97,6 +101,7 @@ class Controller final : public ClusterActions,
   std::string packed_answers_;
   int64_t allocated_ = 0;
   bool turn_wanted_ = false;
+  BlockingPool thread_{"scale-control", 1};
 };
 
 }  // namespace fairway::scale

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/shared_vector.h"
 #include "base/status.h"
 #include "core/sharding.h"
 #include "graph/lowering.h"
@@ -41,7 +42,7 @@ struct ExecutableSpec {
   ExecutableId id;
   std::string name;
   IslandId island;                // where it runs
-  std::vector<DeviceId> devices;  // in the order of the device assignment; of portable code: one
+  SharedVector<DeviceId> devices;  // in the order of the device assignment; of portable code: one
   std::vector<ValueType> parameters;
   std::vector<ValueType> outputs;
   int64_t temp_bytes = 0;  // peak temporary memory per device, besides arguments and results

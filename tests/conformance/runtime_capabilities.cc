@@ -61,6 +61,11 @@ class Member final : public Exchange {
     }
     return absl::OkStatus();
   }
+  absl::Status Swap(uint64_t launch, uint32_t round, int32_t part, std::string_view bytes,
+                    Use use) override {
+    FAIRWAY_RETURN_IF_ERROR(Push(launch, round, part, 1 - self_, bytes));
+    return Receive(launch, round, part, {1 - self_}, bytes.size(), use);
+  }
   void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
              const std::vector<size_t>& readers) override {
     EXPECT_EQ(readers, std::vector<size_t>{1 - self_});

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <climits>
 #include <ctime>
 
 namespace fairway {
@@ -37,11 +38,20 @@ void Bell::Wake() {
 void Bell::Wait(uint32_t seen, uint32_t count, std::chrono::nanoseconds longest) {
   until_.store(seen + count, std::memory_order_relaxed);
   waiting_.store(1, std::memory_order_seq_cst);
+  Sleep(seen, longest);
+  waiting_.store(0, std::memory_order_seq_cst);
+}
+
+void Bell::WakeAll() {
+  rung_.fetch_add(1, std::memory_order_seq_cst);
+  Futex(rung_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void Bell::Sleep(uint32_t seen, std::chrono::nanoseconds longest) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
   const timespec time{static_cast<time_t>(seconds.count()),
                       static_cast<long>((longest - seconds).count())};
   Futex(rung_, FUTEX_WAIT, seen, &time);
-  waiting_.store(0, std::memory_order_seq_cst);
 }
 
 }  // namespace fairway

@@ -10,9 +10,9 @@
 
 namespace fairway {
 
-// One thread waits, all others ring. It may lie in memory that several processes share: then any of
-// them can wake the waiter, and one that breaks the rules can let it sleep until its time is over.
-// All zeros is a bell that nobody has rung.
+// One thread waits, or several with Sleep; all others ring. It may lie in memory that several
+// processes share: then any of them can wake the waiter, and one that breaks the rules can let it
+// sleep until its time is over. All zeros is a bell that nobody has rung.
 class Bell {
  public:
   // How often it was rung, modulo 2^32. Read it before you look for what you wait for.
@@ -21,6 +21,9 @@ class Bell {
   void Ring();
   // Wakes the waiter in any case.
   void Wake();
+  // The same for a bell that several threads wait for, with Sleep.
+  void WakeAll();
+  void Sleep(uint32_t seen, std::chrono::nanoseconds longest);
   // Sleeps until it was rung `count` times after `seen`, or woken, or `longest` has passed; perhaps
   // shorter.
   void Wait(uint32_t seen, uint32_t count, std::chrono::nanoseconds longest);

@@ -56,7 +56,9 @@ class ExecutorCore {
   // INVALID_ARGUMENT: it does not fit together.
   void SequenceLoaded(ExecutableId sequence,
                       absl::StatusOr<std::shared_ptr<const SequenceCode>> code);
-  void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
+  // `brief`: it took little time (GangEnds::kShort).
+  void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined,
+                  bool brief = false);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
 
@@ -103,8 +105,6 @@ class ExecutorCore {
 
   // Of some 100 bytes each. Receivers ask for all shards, perhaps long before PrepareSend comes.
   static constexpr size_t kMaxEarlyPulls = size_t{1} << 20;
-  // Steps of one sequence at work, at most: lowering reserves memory for them (graph/lowering.h).
-  static constexpr size_t kStepsAtWork = kSequenceWindow;
   static constexpr uint64_t kTurnUnits = 600;      // with cold caches a unit takes up to 5 us
   static constexpr size_t kReportBytes = 8 << 20;  // approximate; one end alone may have more
   static constexpr size_t kReportEnds = 4000;      // the controller handles a report in one go
@@ -188,7 +188,7 @@ class ExecutorCore {
   void GoPast(Node& node);
   // Makes `output`, a shard of the sequence's output, the same shard as `from`.
   void ShareOutput(ShardRef from, ShardRef output);
-  void StepEnded(Node step);
+  void StepEnded(Node step, bool brief);
   // Leaves steps out: those with the `count` launch ids after the first `taken` ids of this
   // sequence do not run here. The executors that run the same steps get `why` as soon as they wait
   // for them.

@@ -37,6 +37,7 @@ struct ExecutorNode {
   struct End {
     absl::Status status;
     std::vector<Report::Inlined> inlined;
+    bool brief = false;
   };
   std::optional<End> end;
   NodeId looked_for;                         // the last launch that Follow looked for

@@ -296,12 +296,12 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
     for (size_t i = 0; i < bytes.size(); ++i) {
       if (bytes[i] != nullptr) inlined.push_back({launched.inline_shards[i], bytes[i]});
     }
-    core_.LaunchDone(launched.node, absl::OkStatus(), std::move(inlined));
+    core_.LaunchDone(launched.node, absl::OkStatus(), std::move(inlined), launched.made->brief);
   } else {
-    ReadShards(launched.inline_shards,
-               [this, node = launched.node](std::vector<Report::Inlined> inlined) {
-                 core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
-               });
+    ReadShards(launched.inline_shards, [this, node = launched.node, brief = launched.made->brief](
+                                           std::vector<Report::Inlined> inlined) {
+      core_.LaunchDone(node, absl::OkStatus(), std::move(inlined), brief);
+    });
   }
   // Those that were dropped in the meantime may be many.
   if (end > kShardsAtOnce)

@@ -30,7 +30,17 @@ class GangExchanges::Member final : public Exchange {
         members_(std::move(members)),
         peers_(std::move(peers)),
         hosts_(ByHost(members_)),
-        self_(self) {}
+        self_(self) {
+    for (const std::vector<size_t>& host : hosts_) {
+      if (std::find(host.begin(), host.end(), self) == host.end()) continue;
+      neighbours_.first = peers_[host.front()];
+      for (const size_t member : host) {
+        if (member == self) continue;
+        neighbours_.members.push_back(member);
+        neighbours_.peers.push_back(peers_[member]);
+      }
+    }
+  }
 
   size_t members() const override { return members_.size(); }
   size_t self() const override { return self_; }
@@ -46,6 +56,12 @@ class GangExchanges::Member final : public Exchange {
     for (const size_t member : from) peers.push_back(peers_.at(member));
     return all_->Receive(peers, {launch, round, part, {}}, bytes,
                          [&](size_t i, std::string_view received) { use(from[i], received); });
+  }
+  absl::Status Swap(uint64_t launch, uint32_t round, int32_t part, std::string_view bytes,
+                    Use use) override {
+    return all_->Swap(
+        neighbours_, {launch, round, part, {}}, bytes,
+        [&](size_t i, std::string_view received) { use(neighbours_.members[i], received); });
   }
   void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
              const std::vector<size_t>& readers) override {
@@ -65,6 +81,7 @@ class GangExchanges::Member final : public Exchange {
   const std::vector<PeerPtr> peers_;  // by member
   const std::vector<std::vector<size_t>> hosts_;
   const size_t self_;
+  Neighbours neighbours_;  // of the thread that runs gangs
 };
 
 void GangExchanges::Open(DataPlane* plane) {
@@ -84,7 +101,7 @@ void GangExchanges::Close(const absl::Status& why) {
   failed_.clear();
   peers_.clear();
   changed_.notify_all();
-  bell_->Wake();
+  Wake();
 }
 
 std::shared_ptr<Exchange> GangExchanges::Make(Members members, size_t self) {
@@ -241,7 +258,7 @@ void GangExchanges::Fail(uint64_t first, uint64_t last, const absl::Status& why)
     failed_.erase(second);
   }
   changed_.notify_all();
-  bell_->Wake();
+  Wake();
 }
 
 void GangExchanges::Abandon(uint64_t first, uint64_t last, const absl::Status& cause) {

@@ -74,8 +74,9 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   static constexpr int kMaxUnsent = 8;
   // After this time a member that waits asks those that it waits for what is wrong.
   static constexpr std::chrono::milliseconds kQuiet{20};
-  // A wait that is longer than this is long.
-  static constexpr std::chrono::milliseconds kLong{1};
+  // A wait that is longer than this is long. Not less than a tick of the kernel: a timer that ends
+  // before the next one must be set in the hardware, which in a virtual machine takes 3 us a wait.
+  static constexpr std::chrono::milliseconds kLong{5};
   // A push that was lost is given up so long after its sender has ended the launch.
   static constexpr std::chrono::milliseconds kLost{2000};
 
@@ -90,6 +91,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     std::string_view bytes;
     std::shared_ptr<Blob> block;  // has the bytes; nullptr: they are in the lane
     absl::Status broken;
+    bool rings_for_all = false;
   };
   // A question to another executor: how does the launch fail or end there?
   struct Watch {
@@ -104,8 +106,9 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     const InstallExecutable::Member member;
     std::deque<Pushed> slots;         // what came as frames, in the order in which it pushed them
     LaneReader* in = nullptr;         // its lane here; nullptr: it has none
-    std::unique_ptr<LaneWriter> out;  // the lane there; nullptr: it gets frames
+    std::shared_ptr<LaneWriter> out;  // the lane there; nullptr: it gets frames
     std::optional<Got> got;
+    bool rang_for_all = false;  // as the push said that was received last
     // A launch has failed because of it, and nothing has come since. It is asked at once.
     bool suspect = false;
     // About the latest launch that it was asked about. One for each launch: the question waits
@@ -114,6 +117,14 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     const std::shared_ptr<std::atomic<int>> unsent = std::make_shared<std::atomic<int>>(0);
   };
   using PeerPtr = std::shared_ptr<Peer>;
+  // The neighbours of one exchange, without this member.
+  struct Neighbours {
+    std::vector<size_t> members;
+    std::vector<PeerPtr> peers;  // of them
+    PeerPtr first;               // of all members of the host; nullptr: this one
+    // Whether each of them rings for all, as it did with the last swap.
+    bool all_ring = false;
+  };
   using Name = std::pair<uint32_t, int32_t>;  // round, part
   struct Offered {
     HostView bytes;
@@ -147,13 +158,26 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   // Receives from each of `from`, and passes its index there to `use`.
   absl::Status Receive(const std::vector<PeerPtr>& from, const PushName& name, size_t bytes,
                        absl::FunctionRef<void(size_t, std::string_view)> use);
+  // Pushes to all neighbours, and receives from them. Who writes last wakes all others with one
+  // call of the system, if all of them have the memory of the first one; otherwise each push rings.
+  absl::Status Swap(Neighbours& with, const PushName& name, std::string_view bytes,
+                    absl::FunctionRef<void(size_t, std::string_view)> use);
 
   // With the mutex held:
+  absl::Status Push(std::unique_lock<std::mutex>& lock, const PeerPtr& to, const PushName& name,
+                    std::string_view bytes, LaneWriter::Rings rings);
+  // Waits for the pushes, while `all` is rung if it is there, and passes them to `use`.
+  absl::Status Receive(std::unique_lock<std::mutex>& lock, std::span<const PeerPtr> from,
+                       const PushName& name, size_t bytes, Bell* all,
+                       absl::FunctionRef<void(size_t, std::string_view)> use);
   // Waits until `there` is true for each of `peers`. Errors: those of Exchange::Take.
-  // Looks again after `longest` at the latest.
+  // Looks again after `longest` at the latest. `all`: it is rung once all is there, and bell_ need
+  // not be.
   absl::Status WaitFor(std::unique_lock<std::mutex>& lock, uint64_t launch,
                        std::span<const PeerPtr> peers, absl::FunctionRef<bool(Peer&)> there,
-                       std::chrono::milliseconds longest = kQuiet);
+                       std::chrono::milliseconds longest = kQuiet, Bell* all = nullptr);
+  // Wakes the thread that runs gangs, whatever it waits for.
+  void Wake();
   // Asks `peer` how the launch fails or ends there, unless it was asked, and returns its failure.
   // UNAVAILABLE: it has ended the launch, and what it pushed does not come.
   absl::Status Ask(const PeerPtr& peer, uint64_t launch);
@@ -199,6 +223,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   const std::unique_ptr<SharedLanes> lanes_ = SharedLanes::Make();
   const std::shared_ptr<Bell> bell_ =  // for WaitFor
       lanes_ != nullptr ? lanes_->bell() : std::make_shared<Bell>();
+  Bell* asleep_ = nullptr;  // the thread that runs gangs sleeps on this one; nullptr: on bell_
   DataPlane* plane_ = nullptr;
   absl::Status closed_;
   std::map<uint64_t, Launch> launches_;

@@ -209,6 +209,36 @@ TEST_F(GangExchangesTest, NeighboursPushThroughMemoryAndOthersDoNot) {
   }
 }
 
+TEST_F(GangExchangesTest, NeighboursSleepTogetherAndTheLastOneWakesAll) {
+  Make(4);
+  std::string address;
+  peers_[0].all->OnPull({TransferId(), 0, Incarnation(1000), 1},
+                        [&](absl::StatusOr<DataView> view) { address = view->bytes; });
+  const auto first = LaneWriter::Open(address).value();
+  const auto rung = [&] { return first->all().rung(); };
+  const std::vector<std::vector<float>> ones(4, {1});
+  // Until all know each other's memory, and that all others do.
+  uint64_t launch = 0;
+  for (uint32_t before = rung(); launch < 10 || rung() == before; ++launch) {
+    ASSERT_LT(launch, 1000u);
+    before = rung();
+    RunAll(launch + 1, ones);
+  }
+  for (const uint64_t end = launch + 20; launch < end; ++launch) {
+    const uint32_t before = rung();
+    for (const auto& sum : RunAll(launch + 1, ones))
+      EXPECT_EQ(ToFloats(*sum), std::vector<float>{4});
+    EXPECT_GE(rung() - before, 1u);
+  }
+  // Whoever sleeps so hears of a failure, too.
+  ++launch;
+  std::optional<Sum> got;
+  std::thread gang([&] { got = Run(1, launch, 1, {1}, 1 << 20); });
+  peers_[1].all->Abandon(launch, launch, absl::DataLossError("worker w1 was lost"));
+  gang.join();
+  EXPECT_THAT(Text(got->status()), HasSubstr("w1 was lost"));
+}
+
 // As those do that were started anew again and again.
 TEST_F(GangExchangesTest, NeighboursThatAreGoneTakeNoMemoryFromOthers) {
   Make(2);

@@ -62,6 +62,7 @@ bool GangExchanges::OnPush(const PushName& name, std::shared_ptr<Blob>& bytes) {
     return false;
   }
   peer->second->slots.push_back({name, std::move(bytes)});
+  if (asleep_ != nullptr) asleep_->WakeAll();
   bell_->Ring();
   return true;
 }
@@ -120,10 +121,10 @@ bool GangExchanges::FindInLane(Peer& peer, const PushName& name) {
     return true;
   }
   if (!first->has_value()) return false;
-  const auto& [there, bytes] = **first;
+  const auto& [there, bytes, rings_for_all] = **first;
   if (there.launch != name.launch || there.round != name.round || there.part != name.part)
     return false;
-  peer.got = Got{bytes, nullptr, {}};
+  peer.got = Got{bytes, nullptr, {}, rings_for_all};
   return true;
 }
 
@@ -164,6 +165,12 @@ absl::Status GangExchanges::Push(const PeerPtr& to, const PushName& name, std::s
                  kMaxPushBytes);
   }
   std::unique_lock lock(mutex_);
+  return Push(lock, to, name, bytes, LaneWriter::Rings::kReceiver);
+}
+
+absl::Status GangExchanges::Push(std::unique_lock<std::mutex>& lock, const PeerPtr& to,
+                                 const PushName& name, std::string_view bytes,
+                                 LaneWriter::Rings rings) {
   while (true) {
     FAIRWAY_RETURN_IF_ERROR(WaitFor(
         lock, name.launch, {&to, 1},
@@ -175,7 +182,7 @@ absl::Status GangExchanges::Push(const PeerPtr& to, const PushName& name, std::s
         },
         kLookForRoom));
     if (to->out == nullptr) break;
-    if (to->out->Write(name, bytes)) return absl::OkStatus();
+    if (to->out->Write(name, bytes, rings)) return absl::OkStatus();
     to->out = nullptr;  // taken back there
     AskForLane(to);
   }
@@ -193,9 +200,44 @@ absl::Status GangExchanges::Receive(const std::vector<PeerPtr>& from, const Push
                                     size_t bytes,
                                     absl::FunctionRef<void(size_t, std::string_view)> use) {
   std::unique_lock lock(mutex_);
+  return Receive(lock, from, name, bytes, nullptr, use);
+}
+
+absl::Status GangExchanges::Swap(Neighbours& with, const PushName& name, std::string_view bytes,
+                                 absl::FunctionRef<void(size_t, std::string_view)> use) {
+  std::unique_lock lock(mutex_);
+  // It stays mapped also if the lane is taken back meanwhile.
+  const auto to_first = with.first == nullptr ? nullptr : with.first->out;
+  Bell* const all = to_first != nullptr                          ? &to_first->all()
+                    : with.first == nullptr && lanes_ != nullptr ? &lanes_->all()
+                                                                 : nullptr;
+  using Rings = LaneWriter::Rings;
+  const Rings rings = all == nullptr  ? Rings::kReceiver
+                      : with.all_ring ? Rings::kAll
+                                      : Rings::kBoth;
+  for (const PeerPtr& peer : with.peers)
+    FAIRWAY_RETURN_IF_ERROR(Push(lock, peer, name, bytes, rings));
+  // All operations on the lanes' counts are in one order. Whoever is the last of all to have
+  // written all its pushes finds those of all others here, and when it rings everybody finds
+  // everything.
+  if (all != nullptr && std::all_of(with.peers.begin(), with.peers.end(),
+                                    [&](const PeerPtr& peer) { return Find(*peer, name); }))
+    all->WakeAll();
+  with.all_ring = false;
+  FAIRWAY_RETURN_IF_ERROR(
+      Receive(lock, with.peers, name, bytes.size(), rings == Rings::kAll ? all : nullptr, use));
+  with.all_ring = std::all_of(with.peers.begin(), with.peers.end(),
+                              [](const PeerPtr& peer) { return peer->rang_for_all; });
+  return absl::OkStatus();
+}
+
+absl::Status GangExchanges::Receive(std::unique_lock<std::mutex>& lock,
+                                    std::span<const PeerPtr> from, const PushName& name,
+                                    size_t bytes, Bell* all,
+                                    absl::FunctionRef<void(size_t, std::string_view)> use) {
   receiving_ = std::max(receiving_, name.launch);
-  absl::Status status =
-      WaitFor(lock, name.launch, from, [&](Peer& peer) { return Find(peer, name); });
+  absl::Status status = WaitFor(
+      lock, name.launch, from, [&](Peer& peer) { return Find(peer, name); }, kQuiet, all);
   for (size_t i = 0; i < from.size() && status.ok(); ++i) {
     Peer& peer = *from[i];
     status = peer.got->broken;
@@ -212,6 +254,7 @@ absl::Status GangExchanges::Receive(const std::vector<PeerPtr>& from, const Push
   }
   for (const PeerPtr& peer : from) {
     const std::optional<Got> got = std::exchange(peer->got, std::nullopt);
+    peer->rang_for_all = got.has_value() && got->rings_for_all;
     if (got.has_value() && got->block == nullptr && got->broken.ok()) peer->in->Pop();
   }
   return status;
@@ -220,11 +263,12 @@ absl::Status GangExchanges::Receive(const std::vector<PeerPtr>& from, const Push
 absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t launch,
                                     std::span<const PeerPtr> peers,
                                     absl::FunctionRef<bool(Peer&)> there,
-                                    std::chrono::milliseconds longest) {
+                                    std::chrono::milliseconds longest, Bell* all) {
+  Bell& bell = all != nullptr ? *all : *bell_;
   Clock::time_point begun;
   bool is_long = false;
   while (true) {
-    const uint32_t seen = bell_->rung();
+    const uint32_t seen = bell.rung();
     if (!closed_.ok()) return closed_;
     if (const absl::Status* failure = FailureOf(launch)) return *failure;
     const auto missing =
@@ -239,14 +283,26 @@ absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t
         if (!there(*peer)) FAIRWAY_RETURN_IF_ERROR(Ask(peer, launch));
       }
     }
+    asleep_ = all;
     lock.unlock();
     if (!is_long && now - begun >= kLong) {
       is_long = true;
       before_long_wait_();
     }
-    bell_->Wait(seen, static_cast<uint32_t>(missing), is_long ? longest : std::min(longest, kLong));
+    const auto time = is_long ? longest : std::min(longest, kLong);
+    if (all != nullptr) {
+      all->Sleep(seen, time);
+    } else {
+      bell.Wait(seen, static_cast<uint32_t>(missing), time);
+    }
     lock.lock();
+    asleep_ = nullptr;
   }
+}
+
+void GangExchanges::Wake() {
+  if (asleep_ != nullptr) asleep_->WakeAll();
+  bell_->Wake();
 }
 
 absl::Status GangExchanges::Ask(const PeerPtr& peer, uint64_t launch) {
@@ -271,7 +327,7 @@ absl::Status GangExchanges::Ask(const PeerPtr& peer, uint64_t launch) {
                  }
                  peer->suspect = true;
                  watch->failure = end.status();
-                 self->bell_->Wake();
+                 self->Wake();
                });
   return absl::OkStatus();
 }

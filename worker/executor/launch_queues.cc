@@ -118,9 +118,13 @@ void LaunchQueues::LaunchGang(LaunchJob job) {
   gang->under_way = under_way_;
   gang->ends = queue.ends;
   gang->done = std::move(job.done);
+  gang->outputs = job.outputs;
   job.done = [gang](absl::Status status) { Ended(*gang, std::move(status)); };
   job.request.host_calls = host_calls_;
-  if (here) return RunLaunch(*runtime_, std::move(job));
+  if (here) {
+    gang->begin = GangEnds::Clock::now();
+    return RunLaunch(*runtime_, std::move(job));
+  }
   if (queue.thread == nullptr) {
     queue.thread = std::make_unique<BlockingPool>("fairway-g" + std::to_string(gang->queue), 1);
   }
@@ -130,6 +134,7 @@ void LaunchQueues::LaunchGang(LaunchJob job) {
 
 void LaunchQueues::Ended(Gang& gang, absl::Status status) {
   for (const int line : gang.lines) (*gang.under_way)[line].fetch_sub(1, std::memory_order_acq_rel);
+  gang.outputs->brief = GangEnds::Clock::now() - gang.begin < GangEnds::kShort;
   gang.ends->Add([done = std::move(gang.done), status = std::move(status)]() mutable {
     std::move(done)(std::move(status));
   });
@@ -163,6 +168,7 @@ void LaunchQueues::Launch(Gang& gang) {
   const BlockingPool& thread = *gangs_[gang.queue].thread;
   // What is left of it, its `done` say, refers to it.
   LaunchJob job = *std::exchange(gang.job, std::nullopt);
+  gang.begin = GangEnds::Clock::now();
   gang.ends->Run(
       code, [&thread] { return thread.pending() - 1; },
       [&] { RunLaunch(*runtime_, std::move(job)); });

@@ -33,6 +33,7 @@ struct LaunchOutputs {
   absl::Status status;                                              // why there are no buffers
   // The bytes of LaunchJob::reads once the job has ended; nullptr: that output could not be read.
   std::vector<std::shared_ptr<Blob>> bytes;
+  bool brief = false;  // a gang that ended less than GangEnds::kShort after it began
 };
 
 // One launch, from LaunchGang or LaunchSingle to `done`.
@@ -99,6 +100,8 @@ class LaunchQueues {
     std::shared_ptr<GangEnds> ends;
     absl::AnyInvocable<void(absl::Status)> done;
     std::optional<LaunchJob> job;  // until it is launched
+    std::shared_ptr<LaunchOutputs> outputs;
+    GangEnds::Clock::time_point begin;
     // Guarded by mutex_, on its way to its thread:
     int waits_for = 0;  // gangs on other threads that must be launched before it
     bool queued = false;

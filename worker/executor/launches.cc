@@ -336,10 +336,10 @@ void ExecutorCore::Wake(const std::vector<NodeId>& firsts) {
 }
 
 void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
-                              std::vector<Report::Inlined> inlined) {
+                              std::vector<Report::Inlined> inlined, bool brief) {
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return;
-  Node::End end{std::move(status), std::move(inlined)};
+  Node::End end{std::move(status), std::move(inlined), brief};
   if (it->second.missing > 0) {
     it->second.end = std::move(end);
   } else {
@@ -391,7 +391,7 @@ bool ExecutorCore::GoOnEnding(EndInHand& end) {
     end.cancelled ? Forget(part, end.end.status) : ShardsEnded(part, end.end.status);
   }
   if (end.node.parent) {
-    StepEnded(std::move(end.node));
+    StepEnded(std::move(end.node), end.end.brief);
     return true;
   }
   for (Report::Inlined& shard : end.end.inlined) {

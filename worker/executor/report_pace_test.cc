@@ -92,7 +92,10 @@ TEST_F(ReportPaceTest, OneStepIsAskedForAtATimeAndNoneOnceItHasStopped) {
 
 TEST_F(ReportPaceTest, TheMoreExecutorsReportTheSameGangsTheLongerIsThePause) {
   EXPECT_EQ(ReportPace(1).pause(), milliseconds(1));
-  EXPECT_EQ(ReportPace(40).pause(), milliseconds(1));
+  EXPECT_EQ(ReportPace(4).pause(), milliseconds(1));
+  EXPECT_EQ(ReportPace(6).pause(), microseconds(1500));
+  EXPECT_EQ(ReportPace(8).pause(), milliseconds(2));
+  EXPECT_EQ(ReportPace(80).pause(), milliseconds(2));
   EXPECT_EQ(ReportPace(512).pause(), microseconds(12800));
 }
 

@@ -100,7 +100,10 @@ absl::Status CheckSequence(const Sequence& sequence) {
 }
 
 SequenceCode::SequenceCode(std::shared_ptr<const Sequence> of)
-    : sequence(std::move(of)), runs(RunsOf(*sequence)), branch_steps(BranchSteps(*sequence)) {}
+    : sequence(std::move(of)),
+      runs(RunsOf(*sequence)),
+      branch_steps(BranchSteps(*sequence)),
+      window(static_cast<size_t>(WindowOf(*sequence).steps)) {}
 
 absl::StatusOr<std::shared_ptr<const SequenceCode>> SequenceCode::Make(
     std::shared_ptr<const Sequence> of) {
@@ -115,6 +118,12 @@ SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code, const std::ve
     if (a >= 0 && static_cast<size_t>(a) < keeps_.size()) keeps_[a] = true;
   }
   frames_.push_back({0, sequence_->instructions.size(), 0, 0, 0});
+}
+
+void SequenceRun::StepEnded(bool brief) {
+  --at_work;
+  ++steps_ended;
+  window_ = brief ? std::min(window_ + 1, code_->window) : kSequenceWindow;
 }
 
 void SequenceRun::SetArgument(int32_t argument, std::vector<ShardRef> shards) {

@@ -28,6 +28,7 @@ struct SequenceCode {
   const std::shared_ptr<const Sequence> sequence;
   const std::vector<ExecutableId> runs;          // what its steps run, each once
   const std::map<size_t, int64_t> branch_steps;  // see BranchSteps
+  const size_t window;                           // see WindowOf
 };
 
 // Owned by its node in ExecutorCore. Not thread-safe.
@@ -111,6 +112,10 @@ class SequenceRun {
   size_t told = 0;   // those of Launch::failed among them
   // Steps started and not ended; they hold the values that they read and make.
   size_t at_work = 0;
+  // Whether another step may be at work. Each brief one that ends lets one more, up to the window
+  // of the code; any other lets kSequenceWindow, as its neighbours wait for what is at work.
+  bool HasRoomForStep() const { return at_work < window_; }
+  void StepEnded(bool brief);
   uint64_t steps_ended = 0;
   bool queued = false;  // ExecutorCore::advance_ has it
   // a read is under way: of a branch's scalar, or of the outputs that go inline
@@ -146,6 +151,7 @@ class SequenceRun {
 
   const std::shared_ptr<const SequenceCode> code_;
   const Sequence* const sequence_;
+  size_t window_ = kSequenceWindow;  // steps at work, at most
   std::shared_ptr<std::vector<GroupId>> garbage_ = std::make_shared<std::vector<GroupId>>();
   std::vector<ValueRef> registers_;
   std::vector<bool> keeps_;     // by argument, may be shorter: it must not be donated

@@ -113,7 +113,7 @@ ExecutorCore::Went ExecutorCore::Do(NodeId id, Node& node, const Instruction& ne
   work_.ChargeShards(next.lengths.size());
   switch (next.op) {
     case Op::kRun: {
-      if (run.at_work >= kStepsAtWork) return Went::kWaits;
+      if (!run.HasRoomForStep()) return Went::kWaits;
       run.making = {.phase = Phase::kReads, .steps_ended = run.steps_ended, .instruction = &next};
       PrepareLaunch& command = run.making.command;
       command.node = NodeId(next_step_++);
@@ -336,13 +336,12 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
   ShardEnded(output, status);
 }
 
-void ExecutorCore::StepEnded(Node step) {
+void ExecutorCore::StepEnded(Node step, bool brief) {
   const auto parent = nodes_.find(step.parent);
   if (parent == nodes_.end()) return;
   SequenceRun& run = *parent->second.run;
   run.Release(std::move(step.holds));
-  --run.at_work;
-  ++run.steps_ended;
+  run.StepEnded(brief);
   DropGarbage(run);
   QueueSequence(parent->first);
 }

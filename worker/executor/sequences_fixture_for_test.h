@@ -123,7 +123,7 @@ class SequencesTest : public ::testing::Test {
     sequence->name = "test";
     sequence->registers = registers;
     sequence->outputs = outputs;
-    sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+    sequence->types = types;
     sequence->instructions = std::move(instructions);
     core.OnCommand(InstallSequence{ExecutableId(9), sequence});
     installed = core.TakeReport().installed.at(0).status;
@@ -190,6 +190,7 @@ class SequencesTest : public ::testing::Test {
     return {ref, std::move(bytes)};
   }
 
+  std::vector<Sequence::Type> types = {{DType::kF32, Shape{{4}}, ""}};
   int devices = 1;
   int num_arguments = 0;
   int num_outputs = 0;

@@ -123,9 +123,51 @@ TEST_F(SequencesTest, NoMoreStepsAreAtWorkThanMemoryIsReservedFor) {
   Install(2, 1, {Repeat(1000, 2), Call(1, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
   Arguments(1);
   Launch();
-  EXPECT_EQ(shell.Take().size(), ExecutorCore::kStepsAtWork);
+  EXPECT_EQ(shell.Take().size(), kSequenceWindow);
   Done(0);
   EXPECT_EQ(shell.Take().size(), 1u);
+}
+
+TEST_F(SequencesTest, MoreStepsAreAtWorkWhileTheyAreBrief) {
+  Install(2, 1, {Repeat(1000, 2), Call(1, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
+  Arguments(1);
+  Launch();
+  size_t at_work = 0;
+  const auto started = [&] {
+    size_t steps = 0;
+    for (const std::string& line : shell.Take()) steps += line.starts_with("x1 as") ? 1 : 0;
+    return steps;
+  };
+  at_work += started();
+  uint64_t step = kFirstStep;
+  const auto end = [&](bool brief) {
+    core.LaunchDone(NodeId(step), absl::OkStatus(), {}, brief);
+    core.Turn();
+    step += 2;  // the id between them is that of its result
+    at_work += started() - 1;
+  };
+  for (int i = 0; i < 100; ++i) end(true);
+  EXPECT_EQ(at_work, kWideWindow);
+  end(false);
+  EXPECT_EQ(at_work, kWideWindow - 1);
+  for (int i = 1; i < kWideWindow - kSequenceWindow; ++i) end(false);
+  EXPECT_EQ(at_work, kSequenceWindow);
+  end(false);
+  EXPECT_EQ(at_work, kSequenceWindow);
+}
+
+TEST_F(SequencesTest, StepsThatMakeMuchAreNoMoreAtWorkWhenTheyAreBrief) {
+  types = {{DType::kF32, Shape{{1000}}, ""}};
+  Install(2, 1, {Repeat(1000, 2), Call(1, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
+  Arguments(1);
+  Launch();
+  for (uint64_t step = 0; step < 40; step += 2) {
+    core.LaunchDone(NodeId(kFirstStep + step), absl::OkStatus(), {}, true);
+    core.Turn();
+  }
+  size_t steps = 0;
+  for (const std::string& line : shell.Take()) steps += line.starts_with("x1 as") ? 1 : 0;
+  EXPECT_EQ(steps, 20u + kSequenceWindow);
 }
 
 TEST_F(SequencesTest, ABranchReadsItsScalarAndRunsOneBlock) {

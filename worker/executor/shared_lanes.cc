@@ -110,13 +110,15 @@ LaneReader::LaneReader(std::unique_ptr<lanes::File> file)
       bytes_(file_->data() + kPage) {}
 
 absl::StatusOr<std::optional<LaneReader::Front>> LaneReader::Peek() {
-  const uint64_t there = lane_->written.load(std::memory_order_acquire) - read_;
+  // Sequentially consistent: see GangExchanges::Swap.
+  const uint64_t there = lane_->written.load(std::memory_order_seq_cst) - read_;
   if (!broken_ && there == 0) return std::nullopt;
   const uint64_t at = read_ % kLaneSlots;
   // Read once, as the sender could change it.
   const volatile Slot& slot = lane_->slots[at];
   const Front front{{slot.launch, slot.round, slot.part, {}},
-                    {bytes_ + at * kMaxPushBytes, slot.bytes}};
+                    {bytes_ + at * kMaxPushBytes, slot.bytes},
+                    slot.rings == lanes::kRingsForAll};
   if (broken_ || there > kLaneSlots || front.bytes.size() > kMaxPushBytes) {
     broken_ = true;
     return absl::DataLossError("a neighbour has broken the memory that it pushes to");
@@ -140,6 +142,8 @@ std::unique_ptr<SharedLanes> SharedLanes::Make() {
 std::shared_ptr<Bell> SharedLanes::bell() const {
   return {head_, &reinterpret_cast<Head*>(head_->data())->bell};
 }
+
+Bell& SharedLanes::all() const { return reinterpret_cast<Head*>(head_->data())->all; }
 
 absl::StatusOr<std::string> SharedLanes::AddressFor(Incarnation sender) {
   auto found = lanes_.find(sender);
@@ -195,14 +199,15 @@ bool LaneWriter::HasRoom() const {
   return written_ - lane->read.load(std::memory_order_acquire) < kLaneSlots;
 }
 
-bool LaneWriter::Write(const PushName& name, std::string_view bytes) {
+bool LaneWriter::Write(const PushName& name, std::string_view bytes, Rings rings) {
   auto* lane = reinterpret_cast<Lane*>(lane_);
   const uint64_t at = written_ % kLaneSlots;
-  lane->slots[at] = {name.launch, name.round, name.part, static_cast<uint32_t>(bytes.size())};
+  lane->slots[at] = {name.launch, name.round, name.part, static_cast<uint32_t>(bytes.size()),
+                     rings == Rings::kReceiver ? 0 : lanes::kRingsForAll};
   if (!bytes.empty()) std::memcpy(lane_ + kPage + at * kMaxPushBytes, bytes.data(), bytes.size());
   uint64_t before = written_++;
   if (!lane->written.compare_exchange_strong(before, written_)) return false;
-  head_->bell.Ring();
+  if (rings != Rings::kAll) head_->bell.Ring();
   return true;
 }
 

@@ -29,13 +29,18 @@ namespace lanes {
 struct Head {
   uint64_t secret;  // random: tells that it is the file that its owner means
   Bell bell;        // of the owner
+  // Of the neighbours in exchanges whose first member the owner is, all that sleep until everybody
+  // has pushed.
+  alignas(64) Bell all;
 };
 struct Slot {
   uint64_t launch;
   uint32_t round;
   int32_t part;
   uint32_t bytes;
+  uint32_t rings;  // kRingsForAll, or anything else
 };
+inline constexpr uint32_t kRingsForAll = 0x52494e47;
 struct Lane {
   uint64_t secret;                            // as Head's, another one for each lane
   alignas(64) std::atomic<uint64_t> written;  // pushes so far; the sender counts. Or kTakenBack
@@ -76,6 +81,7 @@ class LaneReader {
   struct Front {
     PushName name;  // without the sender
     std::string_view bytes;
+    bool rings_for_all = false;  // its sender rings Head::all if it was the last
   };
   // Returns the oldest push; nullopt: there is none. DATA_LOSS, from then on: the sender has broken
   // the rules of the lane. The bytes may be read until Pop; the sender could still change them.
@@ -104,6 +110,8 @@ class SharedLanes {
 
   // The bell that senders ring. It lives as long as somebody holds it.
   std::shared_ptr<Bell> bell() const;
+  // Head::all.
+  Bell& all() const;
 
   static constexpr size_t kAddressBytes = 32;
   // Returns what `sender` needs to find its lane, which is made with the first call.
@@ -133,9 +141,15 @@ class LaneWriter {
   LaneWriter& operator=(const LaneWriter&) = delete;
 
   bool HasRoom() const;
-  // Writes at most kMaxPushBytes into the next slot, and rings. Needs room. False: the lane was
-  // taken back, and nobody will read these bytes.
-  [[nodiscard]] bool Write(const PushName& name, std::string_view bytes);
+  // Head::all of the receiver.
+  Bell& all() const { return head_->all; }
+  // Which bells the sender of a push rings: the receiver's; later the one for all, if it was the
+  // last; or both.
+  enum class Rings : uint8_t { kReceiver, kAll, kBoth };
+  // Writes at most kMaxPushBytes into the next slot, and rings the receiver's bell as `rings` says.
+  // Needs room. False: the lane was taken back, and nobody will read these bytes.
+  [[nodiscard]] bool Write(const PushName& name, std::string_view bytes,
+                           Rings rings = Rings::kReceiver);
 
  private:
   LaneWriter(char* head, char* lane);

@@ -93,6 +93,32 @@ TEST_F(SharedLanesTest, TheBellWakesWithTheLastOfThoseThatAreWaitedFor) {
   bell->Wait(bell->rung(), 1, milliseconds(1));  // nobody rings for ever
 }
 
+TEST_F(SharedLanesTest, OneCallWakesAllThatSleepTogether) {
+  auto one = Writer(1), two = Writer(2);
+  std::atomic<int> awake = 0;
+  const uint32_t seen = owner_->all().rung();
+  std::vector<std::thread> sleepers;
+  for (Bell* bell : {&one->all(), &two->all(), &owner_->all()}) {
+    sleepers.emplace_back([&, bell] {
+      while (bell->rung() == seen) bell->Sleep(seen, milliseconds(200000));
+      ++awake;
+    });
+  }
+  using Rings = LaneWriter::Rings;
+  const uint32_t rung = owner_->bell()->rung();
+  EXPECT_TRUE(one->Write({1, 1, 1, {}}, "x", Rings::kAll));
+  EXPECT_EQ(owner_->bell()->rung(), rung);
+  EXPECT_EQ(awake, 0) << "a push alone wakes nobody";
+  two->all().WakeAll();
+  for (std::thread& sleeper : sleepers) sleeper.join();
+  EXPECT_TRUE(two->Write({1, 1, 1, {}}, "x", Rings::kBoth));
+  EXPECT_EQ(owner_->bell()->rung(), rung + 1);
+  EXPECT_TRUE((*owner_->LaneOf(Incarnation(1))->Peek())->rings_for_all);
+  EXPECT_TRUE((*owner_->LaneOf(Incarnation(2))->Peek())->rings_for_all);
+  EXPECT_TRUE(Writer(3)->Write({1, 1, 1, {}}, "x"));
+  EXPECT_FALSE((*owner_->LaneOf(Incarnation(3))->Peek())->rings_for_all);
+}
+
 TEST_F(SharedLanesTest, ProcessesPassEachOtherMillionsOfBytes) {
   const std::string there = owner_->AddressFor(Incarnation(1)).value();
   auto back = SharedLanes::Make();

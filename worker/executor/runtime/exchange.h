@@ -50,6 +50,11 @@ class Exchange {
   virtual absl::Status Receive(uint64_t launch, uint32_t round, int32_t part,
                                const std::vector<size_t>& from, size_t bytes, Use use) = 0;
 
+  // Pushes `bytes` to each other member of this host, which do the same, and receives theirs: the
+  // fastest way if all of them need all bytes.
+  virtual absl::Status Swap(uint64_t launch, uint32_t round, int32_t part, std::string_view bytes,
+                            Use use) = 0;
+
   // Offers these bytes: each of `readers` may take them once.
   virtual void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
                      const std::vector<size_t>& readers) = 0;

@@ -45,9 +45,7 @@ class Reduction {
       FAIRWAY_RETURN_IF_ERROR(Get(kResult, lead));
       return std::move(result_);
     }
-    for (size_t i = 0; alone && i < neighbours_.size(); ++i)
-      FAIRWAY_RETURN_IF_ERROR(Push(kOwn, neighbours_[i], own_.view()));
-    FAIRWAY_RETURN_IF_ERROR(AddNeighbours());
+    FAIRWAY_RETURN_IF_ERROR(AddNeighbours(alone));
     if (alone) return std::move(result_);
     FAIRWAY_RETURN_IF_ERROR(CombineHosts());
     for (const size_t neighbour : neighbours_)
@@ -68,8 +66,8 @@ class Reduction {
                              });
   }
 
-  // Sets the result to that of all members of this host, in their order.
-  absl::Status AddNeighbours() {
+  // Sets the result to that of all members of this host, in their order. `swap`: all of them do.
+  absl::Status AddNeighbours(bool swap) {
     bool empty = true, has_own = false;
     const auto add = [&](const char* bytes) {
       if (std::exchange(empty, false)) {
@@ -78,13 +76,13 @@ class Reduction {
         combine_(result_->data(), bytes);
       }
     };
-    FAIRWAY_RETURN_IF_ERROR(exchange_.Receive(launch_, round_, kOwn, neighbours_, own_.size(),
-                                              [&](size_t member, std::string_view bytes) {
-                                                if (member > exchange_.self() &&
-                                                    !std::exchange(has_own, true))
-                                                  add(own_.data());
-                                                add(bytes.data());
-                                              }));
+    const auto use = [&](size_t member, std::string_view bytes) {
+      if (member > exchange_.self() && !std::exchange(has_own, true)) add(own_.data());
+      add(bytes.data());
+    };
+    FAIRWAY_RETURN_IF_ERROR(
+        swap ? exchange_.Swap(launch_, round_, kOwn, own_.view(), use)
+             : exchange_.Receive(launch_, round_, kOwn, neighbours_, own_.size(), use));
     if (!has_own) add(own_.data());
     return absl::OkStatus();
   }
