@@ -2,7 +2,8 @@
 // Gang computations (an all-reduce of one scalar per device, then a scaling, chained) through a
 // cluster of the host runtime in three styles, for dispatch_bench.py (bench/dispatch/serve.py
 // describes its protocol):
-//   dispatch_client ADDRESS DEVICES SCALE
+//   dispatch_client ADDRESS DEVICES SCALE [FIRST]
+// FIRST: the first device of those that it uses; 0 without it.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -33,12 +34,12 @@ NativeProgram Step(int devices, uint32_t times) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 4 && argc != 5) return 2;
   fairway::Session session = fairway::Connect(argv[1]).value();
   const int n = std::stoi(argv[2]);
   const int scale = std::stoi(argv[3]);
   std::vector<int> devices(n);
-  std::iota(devices.begin(), devices.end(), 0);
+  std::iota(devices.begin(), devices.end(), argc == 5 ? std::stoi(argv[4]) : 0);
   const Executable single = session.Compile(Step(n, 1), devices).Get().value();
   const Executable fused = session.Compile(Step(n, kChain), devices).Get().value();
   ProgramBuilder builder("chain");
