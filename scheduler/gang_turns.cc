@@ -55,7 +55,10 @@ void GangTurns::Release(SetId id) {
   const bool all = used_sets() == 0;
   const auto end = all ? unused_.end() : unused_.begin() + 1;
   for (auto it = unused_.begin(); it != end; ++it) {
-    if (last_ == *it) last_.reset();  // last_devices_ is compared no more
+    if (last_ == *it) {
+      last_.reset();
+      last_devices_ = {};
+    }
     numbers_of_.erase(sets_[*it].key);
     free_sets_.push_back(*it);
   }
