@@ -126,6 +126,6 @@ def run(quick):
     for how, values in ratios.items():
         rows.append(row(f"{STYLE}, {USED} of {EXECUTORS} executors, before a relay is {how}", before[how], "steps/s"))
         rows.append(row(f"... of that since a relay is {how}", values, "times"))
-        rows.append(row("... executors that got another parent meanwhile", moves[how], ""))
+        rows.append(row(f"... that got another parent since a relay is {how}", moves[how], "executors"))
         bars.append(bar(f"rate beside a relay that is {how}, of that before", (median(values), mad(values)), at_least=0.9))
     return rows, bars

@@ -41,7 +41,7 @@ struct ValueType {
 struct ExecutableSpec {
   ExecutableId id;
   std::string name;
-  IslandId island;                // where it runs
+  IslandId island;                 // where it runs
   SharedVector<DeviceId> devices;  // in the order of the device assignment; of portable code: one
   std::vector<ValueType> parameters;
   std::vector<ValueType> outputs;

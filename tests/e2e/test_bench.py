@@ -38,7 +38,7 @@ def check_form(name, result):
     for row in result["rows"]:
         assert set(row) == {"name", "value", "unit", "spread", "against"}
         assert row["value"] > 0 or (
-            row["value"] == 0 and row["unit"] in ("fetches", "bytes", "messages", "requests"))
+            row["value"] == 0 and row["unit"] in ("fetches", "bytes", "messages", "requests", "executors"))
         assert row["spread"] >= 0 and row["unit"]
         assert row["against"] is None or row["against"] in names
     for entry in result["bars"]:
