@@ -36,39 +36,29 @@ def stopped(process):
 
 
 @contextlib.contextmanager
+def again_and_again(act, pause):
+    """Calls `act` on another thread until the block ends, with a pause of so many seconds before each call."""
+    over = threading.Event()
+
+    def calls():
+        while not over.wait(pause):
+            act()
+
+    thread = threading.Thread(target=calls)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def slow(process):
-    over = threading.Event()
-
     def hinder():
-        while not over.is_set():
-            with stopped(process):
-                over.wait(0.09)
-            over.wait(0.01)
+        with stopped(process):
+            time.sleep(0.09)
 
-    thread = threading.Thread(target=hinder)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-@contextlib.contextmanager
-def few_gangs(client):
-    over = threading.Event()
-
-    def call():
-        while not over.wait(0.1):
-            client.measure(STYLE)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return again_and_again(hinder, 0.01)
 
 
 def settled(cluster):
@@ -111,7 +101,7 @@ def run(quick):
         rate(client, 0.1)
         others = Client([CLIENT, cluster.address, EXECUTORS - USED, 64, USED], clean_environment())
         stack.callback(others.close)
-        stack.enter_context(few_gangs(others))
+        stack.enter_context(again_and_again(lambda: others.measure(STYLE), 0.1))
         for _ in range(rounds):
             for how in (slow, stopped):
                 wait_for(lambda: settled(cluster), "every executor to have a relay")
