@@ -20,8 +20,9 @@ from measure import bar, mad, median, row
 
 FAIRWAY = pathlib.Path(__file__).resolve().parent.parent / "build" / "release" / "bin" / "fairway"
 # hosts, devices of each, fan-out of relays
-SIZES = ((16, 8, 0), (64, 4, 0), (512, 4, 0), (512, 4, 16), (4096, 4, 16))
-BARS = {(16, 8, 0): 100, (512, 4, 16): 500, (4096, 4, 16): 1000}  # us
+LEAST, MOST = (16, 8, 0), (4096, 4, 32)  # the controller's time a gang is compared
+SIZES = (LEAST, (64, 4, 0), (512, 4, 0), (512, 4, 16), MOST)
+BARS = {LEAST: 100, (512, 4, 16): 500, MOST: 1000}  # us
 ROUNDS = 3
 LARGE = 1000  # hosts of which a run takes minutes: one round, of fewer gangs
 
@@ -35,6 +36,12 @@ def measure(hosts, devices, fanout, *flags):
     return json.loads(done.stdout)
 
 
+def controller_us(samples):
+    """The controller's time for a gang at parity, each time that its turns were done again."""
+    return [code + sample["at_parity"]["sockets_us"]
+            for sample in samples for code in sample["at_parity"]["repeats_us"]]
+
+
 def rows_of(name, samples):
     def of(what, value, unit):
         return row(f"{name}: {what}", [value(sample) for sample in samples], unit)
@@ -46,6 +53,7 @@ def rows_of(name, samples):
         of("computation at parity", lambda s: s["parity_us"], "us"),
         of("period of gangs that take no time", lambda s: s["fastest_period_us"], "us"),
         of("controller's code, a gang", per_gang("code_us"), "us"),
+        of("the same, between the turns of all hosts", per_gang("cold_us"), "us"),
         of("controller's sockets, a gang", per_gang("sockets_us"), "us"),
         of("controller's CPU, a gang and host",
            lambda s: (s["at_parity"]["code_us"] + s["at_parity"]["sockets_us"]) / s["hosts"], "us"),
@@ -65,7 +73,7 @@ def rows_of(name, samples):
 
 
 def run(quick):
-    rows, bars = [], []
+    rows, bars, used = [], [], {}
     sizes = ((4, 2, 0), (8, 2, 4)) if quick else SIZES
     flags = ("--gangs=20", "--ahead=20") if quick else ()
     for hosts, devices, fanout in sizes:
@@ -74,8 +82,14 @@ def run(quick):
                    for _ in range(1 if quick or large else ROUNDS)]
         name = f"{hosts} hosts, {hosts * devices} devices" + (f", relays of {fanout}" if fanout else "")
         rows += rows_of(name, samples)
+        used[hosts, devices, fanout] = controller_us(samples)
         if (hosts, devices, fanout) in BARS:
             parity = [sample["parity_us"] for sample in samples]
             bars.append(bar(f"{name}: computation at parity, us", (median(parity), mad(parity)),
                             at_most=BARS[hosts, devices, fanout]))
+    if not quick:
+        least = median(used[LEAST])
+        grown = [us / least for us in used[MOST]]
+        bars.append(bar(f"controller's time for a gang, {MOST[0]} hosts, of that for {LEAST[0]}",
+                        (median(grown), mad(grown)), at_most=2))
     return rows, bars

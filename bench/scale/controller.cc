@@ -3,7 +3,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <chrono>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -17,6 +20,8 @@ extern "C" int mallctl(const char*, void*, size_t*, void*, size_t) __attribute__
 
 namespace fairway::scale {
 namespace {
+
+constexpr Nanos kLongestPause = 1'000'000;  // between turns that are done again
 
 // Bytes that this thread has allocated and not freed (others may have freed them).
 int64_t NetAllocated() {
@@ -104,6 +109,36 @@ Controller::Turn Controller::Run(const std::vector<Incoming>& in) {
   std::promise<Turn> turn;
   thread_.Run([&] { turn.set_value(RunHere(in)); });
   return turn.get_future().get();
+}
+
+absl::StatusOr<Nanos> Controller::Repeat(std::span<const Done> turns, size_t begin) {
+  using Clock = std::chrono::steady_clock;
+  std::promise<absl::StatusOr<Nanos>> done;
+  thread_.Run([&] {
+    Nanos cpu = 0;
+    Clock::time_point next = Clock::now();
+    for (size_t t = 0; t < turns.size(); ++t) {
+      if (t > begin) {
+        next += std::chrono::nanoseconds(std::min(turns[t].at - turns[t - 1].at, kLongestPause));
+        std::this_thread::sleep_until(next);
+      } else {
+        next = Clock::now();
+      }
+      const Turn turn = RunHere(turns[t].in);
+      if (t >= begin) cpu += turn.cpu;
+      if (turn.sent() == turns[t].sent) continue;
+      return done.set_value(Error(absl::StatusCode::kInternal,
+                                  "turn {} of the controller, done again, sends other frames", t));
+    }
+    done.set_value(cpu);
+  });
+  return done.get_future().get();
+}
+
+Controller::Sent Controller::Turn::sent() const {
+  Sent out{frames.size(), answers.size()};
+  for (const auto& [link, frame] : frames) out.bytes += frame.payload.size();
+  return out;
 }
 
 Controller::Turn Controller::RunHere(const std::vector<Incoming>& in) {

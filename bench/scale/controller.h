@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
+#include "base/status.h"
 #include "bench/scale/timeline.h"
 #include "controller/cluster/cluster.h"
 #include "controller/compile/compile_service.h"
@@ -32,7 +34,12 @@ class Controller final : public ClusterActions,
     Frame frame;
     std::string message;
   };
+  struct Sent {
+    size_t frames = 0, bytes = 0;  // on links, and of their payloads and the answers
+    bool operator==(const Sent&) const = default;
+  };
   struct Turn {
+    Sent sent() const;
     Nanos cpu = 0;
     std::vector<std::pair<int, Frame>> frames;  // on links, in order
     std::string answers;                        // a ServerMessage; empty: none
@@ -46,6 +53,16 @@ class Controller final : public ClusterActions,
   // processors that this process may use, and from then on the calling thread on all others, so
   // that the simulated hosts do not take the controller's caches; with one processor on that one.
   Turn Run(const std::vector<Incoming>& in);
+  // A turn of another controller.
+  struct Done {
+    Nanos at = 0;  // when it began
+    std::vector<Incoming> in;
+    Sent sent;
+  };
+  // Does these turns again, and those from `begin` on with the pauses that were between them, but a
+  // millisecond each at most, in real time. So nothing else takes the caches meanwhile. Returns the
+  // CPU of those from `begin` on. INTERNAL: a turn did not send what it sent there.
+  absl::StatusOr<Nanos> Repeat(std::span<const Done> turns, size_t begin);
 
   Cluster& cluster() { return cluster_; }
   WorkerHub::Relays relays() const { return hub_.relays(); }

@@ -27,6 +27,8 @@ json PointJson(const Parity::Point& point) {
           {"period_us", Us(r.period)},
           {"of_local_loop", r.parity(point.computation)},
           {"code_us", r.code_us},
+          {"cold_us", r.cold_us},
+          {"repeats_us", r.repeats_us},
           {"sockets_us", r.sockets_us},
           {"frames_out", r.frames_out},
           {"frames_in", r.frames_in},
@@ -96,9 +98,12 @@ absl::Status Run(const Options& options, bool details, bool as_json) {
   PrintPoints(options, parity);
   fmt::print("\nparity with the local loop ({:.0f} %) from computations of {:.1f} us on\n",
              100 * kParity, Us(parity.computation));
-  fmt::print("controller per gang: {:.1f} us ({:.2f} us a host); host per gang: {:.2f} us\n",
-             at->result.code_us + at->result.sockets_us,
-             (at->result.code_us + at->result.sockets_us) / options.hosts, at->result.host_us);
+  fmt::print(
+      "controller per gang: {:.1f} us ({:.2f} us a host), its code {:.1f} to {:.1f} us, and {:.1f} "
+      "us between the turns of all hosts, as virtual time has it; host per gang: {:.2f} us\n",
+      at->result.code_us + at->result.sockets_us,
+      (at->result.code_us + at->result.sockets_us) / options.hosts, at->result.repeats_us.front(),
+      at->result.repeats_us.back(), at->result.cold_us, at->result.host_us);
   if (at->result.relays > 0) {
     fmt::print(
         "{} relays, {} links from the controller to a host; the relay that took most, per gang: "

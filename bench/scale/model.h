@@ -46,7 +46,8 @@ struct Result {
   std::string error;  // why there is no result
   Nanos period = 0;   // of one gang, at the steady rate
   // Of the controller, per gang, over the same time.
-  double code_us = 0;     // CPU of its code
+  double code_us = 0;     // CPU of its code: the median of `repeats_us`
+  double cold_us = 0;     // the same as virtual time has it: between turns, all hosts ran here
   double sockets_us = 0;  // and of its sockets
   double frames_out = 0;
   double frames_in = 0;
@@ -59,6 +60,8 @@ struct Result {
   int relays = 0;  // of the tree, and the links from the controller to an executor
   int depth = 0;
   int max_turn_frames = 0;
+  // CPU of the controller's code, per gang, each time that its turns were done again. Ascending.
+  std::vector<double> repeats_us;
 
   // The share of what devices could do without waiting.
   double parity(Nanos computation) const {
@@ -129,6 +132,9 @@ class Model final : public HostWorld {
   void Turn();
   void Answered(const std::string& message);
   void SendCall(uint64_t number);
+  // Does the turns of the controller again, each time by another one. Returns the CPU of those from
+  // `begin` to `end`, ascending.
+  absl::StatusOr<std::vector<Nanos>> RepeatTurns(size_t begin, size_t end) const;
   absl::Status RunUntil(const std::function<bool()>& done);
 
   const Options options_;
@@ -137,6 +143,7 @@ class Model final : public HostWorld {
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Relay>> relays_;  // by host; none without a tree
   std::deque<Controller::Incoming> inbox_;
+  std::vector<Controller::Done> turns_;
   bool registered_ = false;
   bool compiled_ = false;
   bool turn_scheduled_ = false;

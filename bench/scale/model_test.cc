@@ -75,6 +75,28 @@ TEST(ScaleModelTest, WhatHostsGotIsWhatTheControllerSent) {
   EXPECT_EQ(Describe(model.controller().cluster().inspection().CheckInvariants()), "OK");
 }
 
+TEST(ScaleModelTest, TheControllersCpuIsThatOfItsTurnsDoneAgain) {
+  Model model(Small());
+  ASSERT_EQ(model.Start(), absl::OkStatus());
+  const Result result = model.Run();
+  ASSERT_EQ(result.error, "");
+  EXPECT_EQ(result.repeats_us.size(), 5u);
+  EXPECT_EQ(result.code_us, result.repeats_us[2]);
+  EXPECT_GT(result.cold_us, 0);
+}
+
+TEST(ScaleModelTest, ATurnThatSendsOtherFramesWhenItIsDoneAgainIsAnError) {
+  v1::ClientMessage hello;
+  hello.add_requests()->mutable_hello()->set_max_version(1);
+  const Controller::Incoming message{-1, {}, hello.SerializeAsString()};
+  std::vector<Controller::Done> turns(2);
+  turns[0] = {0, {message}, Controller(2, 0).Run({message}).sent()};
+  EXPECT_TRUE(Controller(2, 0).Repeat(turns, 1).ok());
+  turns[1].sent.frames = 1;
+  const absl::Status status = Controller(2, 0).Repeat(turns, 1).status();
+  EXPECT_EQ(status.message(), "turn 1 of the controller, done again, sends other frames");
+}
+
 TEST(ScaleModelTest, SocketsAreCountedByTheFrame) {
   const Options options = Small();
   Model model(options);
