@@ -12,7 +12,7 @@ void GangEnds::Run(const void* code, absl::FunctionRef<size_t()> queued,
   bool flush = code != short_;
   {
     std::lock_guard lock(mutex_);
-    flush = flush || (!ends_.empty() && running.begin - since_ >= kShort);
+    flush = flush || (!ends_.empty() && running.begin - since_ >= kLongest);
     runs_on_ = std::this_thread::get_id();
     running_ = &running;
   }

@@ -17,13 +17,14 @@ namespace fairway {
 // handling it, so the end of a short gang waits for those of the gangs that are queued behind it.
 // kFew may wait in any case, and more, up to kMost, while still more gangs are queued: so the loop
 // adds gangs before the thread has none. Ends wait only while launches of the same code follow that
-// took less than kShort, and none that is older than kShort when another launch begins.
+// took less than kShort, and none that began more than kLongest ago when another launch begins.
 // Thread-safe.
 class GangEnds {
  public:
   static constexpr size_t kFew = 4;  // half of what a sequence has at work (kSequenceWindow)
-  static constexpr size_t kMost = 16;
+  static constexpr size_t kMost = 24;
   static constexpr std::chrono::milliseconds kShort{1};
+  static constexpr std::chrono::milliseconds kLongest{2};
   using Clock = std::chrono::steady_clock;
 
   // `now`: the clock by which launches are short; thread-safe.

@@ -47,7 +47,7 @@ TEST_F(GangEndsTest, AsManyWaitAsAreQueuedBehindThem) {
   EXPECT_EQ(Run(one_, 'b', 7), "aaaaaab");
 }
 
-TEST_F(GangEndsTest, NoMoreThanSixteenWait) {
+TEST_F(GangEndsTest, NoMoreThanTwentyFourWait) {
   for (size_t i = 1; i < GangEnds::kMost; ++i) EXPECT_EQ(Run(one_, 'a', 100), "");
   EXPECT_EQ(Run(one_, 'b', 100).size(), GangEnds::kMost);
 }
@@ -58,14 +58,13 @@ TEST_F(GangEndsTest, AnEndThatHasWaitedForLongIsToldBeforeTheNextLaunch) {
         &one_, [] { return size_t{100}; },
         [&] {
           Add(end);
-          now_ += std::chrono::microseconds(GangEnds::kShort) / 2;
+          now_ += std::chrono::microseconds(GangEnds::kLongest) / 4;
         });
   };
-  launch('a');
-  launch('b');
+  for (const char end : {'a', 'b', 'c', 'd'}) launch(end);
   EXPECT_EQ(told_, "");
-  launch('c');
-  EXPECT_EQ(told_, "ab");
+  launch('e');
+  EXPECT_EQ(told_, "abcd");
 }
 
 TEST_F(GangEndsTest, NoneWaitsForCodeThatIsNotKnownToBeShort) {
