@@ -161,21 +161,26 @@ void GangTurns::RemoveTicket(uint64_t ticket, SetId set) {
   if (heads_.erase(ticket) > 0 && !all.empty()) heads_.emplace(*all.begin(), set);
 }
 
-bool GangTurns::Full(int gangs) const { return gangs >= most_ && !Planted(Bug::kTooManyGangs); }
+bool GangTurns::Full(const Device& device) const {
+  return device.full && !Planted(Bug::kTooManyGangs);
+}
 
 bool GangTurns::HasRoom(SetId set) {
   const auto& rows = sets_[set].rows;
   return std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
-    return in_flight_.AllOf(row.first, row.second, [&](int gangs) {
+    return in_flight_.AllOf(row.first, row.second, [&](const Device& device) {
       ++steps_;
-      return !Full(gangs);
+      return !Full(device);
     });
   });
 }
 
 void GangTurns::Count(SetId set, int more) {
   for (const auto& [first, count] : sets_[set].rows)
-    steps_ += in_flight_.Change(first, count, [more](int& gangs) { gangs += more; });
+    steps_ += in_flight_.Change(first, count, [&](Device& device) {
+      device.gangs += more;
+      device.full = device.gangs >= most_ || (device.full && device.gangs > enough_);
+    });
 }
 
 void GangTurns::UnmarkAll() {

@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_SCHEDULER_GANG_TURNS_H_
 #define FAIRWAY_SCHEDULER_GANG_TURNS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,7 +19,9 @@
 namespace fairway {
 
 // Each device has at most so many gangs in flight. A gang waits for gangs of its own devices, and
-// for no others.
+// for no others. A device that is full takes no gang until a fourth of its gangs have ended: so
+// those that wait go together, in few messages. None begins later for that, as the others are
+// before it.
 //
 // Turns: the launchable gangs of one session on the same devices are a line. A line gets a ticket
 // for one launch, unless its session has a ticket for one of its devices. The lowest ticket that
@@ -29,7 +32,8 @@ namespace fairway {
 // Owned by a sequencer. Not thread-safe.
 class GangTurns {
  public:
-  explicit GangTurns(int most_per_device) : most_(most_per_device) {}
+  explicit GangTurns(int most_per_device)
+      : most_(most_per_device), enough_(most_ - std::max(most_ / 4, 1)) {}
 
   // The devices of gangs, in their order. Some sets that nobody uses are kept, since the next gang
   // is likely to have the devices of one before it.
@@ -81,16 +85,22 @@ class GangTurns {
     std::set<std::pair<NodeId, Line>> others;  // lines without a ticket, with their lowest nodes
   };
 
-  bool Full(int gangs) const;
+  struct Device {
+    int gangs = 0;      // in flight
+    bool full = false;  // it takes none until enough have ended
+    friend bool operator==(const Device&, const Device&) = default;
+  };
+  bool Full(const Device& device) const;
   // Gives tickets to lines of the session that may have them.
   void GiveTickets(Session& session);
   void EndTicket(const Line& line, Waiting& waiting);
   void AddTicket(uint64_t ticket, const Line& line);
   void RemoveTicket(uint64_t ticket, SetId set);
 
-  int most_;  // per device
+  int most_;    // per device
+  int enough_;  // a full device takes gangs again when it has so many
   std::map<DeviceId, uint32_t> places_;
-  BlockVector<int> in_flight_;  // gangs, by the place of the device
+  BlockVector<Device> in_flight_;  // by the place of the device
   std::map<std::vector<DeviceId>, SetId> numbers_of_;
   std::vector<Set> sets_;
   std::vector<SetId> free_sets_;

@@ -9,6 +9,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 constexpr SessionId kFirst(1), kSecond(2), kLast(3);
 
@@ -50,6 +51,30 @@ TEST_F(GangTurnsTest, AGangWaitsForRoomOnEachOfItsDevices) {
   EXPECT_THAT(Go(), IsEmpty());
   turns.Ended(right);
   EXPECT_THAT(Go(), ElementsAre(5));
+}
+
+TEST_F(GangTurnsTest, AFullDeviceTakesNoGangUntilAFourthHasEnded) {
+  turns = GangTurns(8);
+  GangTurns::SetId set = 0;
+  for (uint64_t n = 1; n <= 12; ++n) set = Add(n, kFirst, {1, 2});
+  EXPECT_THAT(Go(), SizeIs(8));
+  turns.Ended(set);
+  Add(13, kSecond, {2});
+  EXPECT_THAT(Go(), IsEmpty());
+  turns.Ended(set);
+  EXPECT_THAT(Go(), ElementsAre(9, 13));
+}
+
+TEST_F(GangTurnsTest, ADeviceThatIsNotFullTakesGangsAsTheyCome) {
+  turns = GangTurns(8);
+  GangTurns::SetId set = 0;
+  for (uint64_t n = 1; n <= 7; ++n) set = Add(n, kFirst, {1});
+  EXPECT_THAT(Go(), SizeIs(7));
+  for (uint64_t n = 8; n <= 20; ++n) {
+    turns.Ended(set);
+    Add(n, kFirst, {1});
+    EXPECT_THAT(Go(), ElementsAre(n));
+  }
 }
 
 // Otherwise a client with many small gangs would keep one of many devices waiting for ever.

@@ -22,7 +22,8 @@ struct ClusterOptions {
   int64_t stored_array_bytes = 64 << 10;
   size_t stored_session_bytes = size_t{64} << 20;
   // The most gangs, and launches of one device, that are launched and unfinished on a device:
-  // enough that executors need not wait for the controller (docs/design/0031-launching-ahead.md).
+  // enough that executors need not wait for the controller (docs/design/0031-launching-ahead.md),
+  // also when a fourth of the gangs have ended (GangTurns).
   int max_gangs_per_device = 32;
   int max_singles_per_device = 32;
   // A command names so many shards that a launch reads and makes, and the next one more of them.

@@ -122,7 +122,8 @@ TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
     others.push_back(execute(make, {}));
   const uint64_t last = execute(make, {});
   const uint64_t result = next - 1;
-  for (uint64_t i = 0; i < kWide; ++i) execute(take, {result});
+  std::vector<uint64_t> takes;
+  for (uint64_t i = 0; i < kWide; ++i) takes.push_back(execute(take, {result}));
   const auto launched = [&](uint64_t node) {
     return std::ranges::count_if(actions.lines, [&](const std::string& l) {
       return l.find(fmt::format("launch n{} ", node)) != std::string::npos;
@@ -140,7 +141,13 @@ TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
     });
   };
   for (const ExecutorId executor : gang) ends(executor, first);
+  // The devices take none until a fourth have ended.
+  for (; launched(last) == 0 && !others.empty(); others.erase(others.begin())) {
+    EXPECT_FALSE(actions.turn_wanted);
+    for (const ExecutorId executor : gang) ends(executor, others.front());
+  }
   EXPECT_EQ(launched(last), 2);
+  EXPECT_EQ(others.size(), static_cast<size_t>(ClusterOptions().max_gangs_per_device) * 3 / 4);
   EXPECT_TRUE(actions.turn_wanted);
   ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   Turns();
@@ -153,13 +160,15 @@ TEST_F(WideTest, AGangThatManyGangsWaitForIsLaunchedAndLostInSeveralTurns) {
   EXPECT_TRUE(cluster.fleet().ExecutorUp(spec).ok());
   cluster.Tick(0);
   Turns();
+  others.push_back(last);
+  takes.resize(ClusterOptions().max_gangs_per_device);  // the others cannot have been launched
+  std::ranges::copy_if(takes, std::back_inserter(others), launched);
   actions.Take();
   for (const ExecutorId executor : gang) {
     Installed(executor, 9);
     Turns();
   }
-  // All gangs under way are lost, so nothing that reads the last one's result is launched.
-  others.push_back(last);
+  // All gangs under way are lost, so nothing more that reads the last one's result is launched.
   for (const uint64_t node : others) {
     ends(gang[1], node);
     Turns();
