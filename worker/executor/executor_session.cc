@@ -291,6 +291,8 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
     // Not its end: earlier gangs may still run.
     if (launched.gang) exchanges_->LeaveOut(launched.gang.value, launched.gang.value, status);
     core_.LaunchDone(launched.node, status, {});
+  } else if (launched.inline_shards.empty()) {
+    core_.LaunchDone(launched.node, absl::OkStatus(), {}, launched.made->brief);
   } else if (const auto& bytes = launched.made->bytes; !bytes.empty()) {
     std::vector<Report::Inlined> inlined;
     for (size_t i = 0; i < bytes.size(); ++i) {
