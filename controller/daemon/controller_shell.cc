@@ -138,6 +138,7 @@ absl::Status ControllerShell::Listen() {
     return Annotate(server.status(), fmt::format("--link-port={}", options_.link_port));
   link_server_ = *std::move(server);
   Tick();
+  if (options_.relay_fan_out > 0) AskRelaysLater();
   return absl::OkStatus();
 }
 
@@ -175,6 +176,15 @@ void ControllerShell::Tick() {
     WatchStalled();
     ForgetGone();
     Tick();
+  });
+}
+
+void ControllerShell::AskRelaysLater() {
+  const milliseconds pause = AskPause(++relays_asked_);
+  loop_.PostAfter(pause, "ask relays", [this, alive = alive_, due = Clock::now() + pause] {
+    if (!*alive) return;
+    hub_->AskRelays(Clock::now() - due);
+    AskRelaysLater();
   });
 }
 

@@ -52,6 +52,8 @@ class WorkerHub {
   void Accept(std::unique_ptr<Link> link);
   // Applies passed deadlines and sends entries that linger. Call it several times per deadline.
   void Tick();
+  // As IslandLinks::AskRelays, of all islands.
+  void AskRelays(std::chrono::nanoseconds late);
 
   // Appends the command to its island's log, which is sent when control returns to the loop. A
   // PREPARE of a launch and frees let the executor begin nothing; they leave at the next Tick at

@@ -38,6 +38,7 @@ void RelayHost::Start() {
   RelayOptions options;
   options.self = Incarnation((uint64_t{1} << 40) + static_cast<uint64_t>(pid_));  // no executor's
   options.patience = world_.config.relay_patience;
+  options.soon = world_.RelaySoon();
   options.link_bytes = world_.config.relay_link_bytes;
   options.limits.child_bytes = world_.config.relay_child_bytes;
   options.limits.frame_bytes = world_.config.relay_link_bytes;
@@ -117,7 +118,7 @@ void RelayHost::OnFrame(Wire& wire, const Frame& frame) {
 void RelayHost::OnController(const std::shared_ptr<Wire>& wire, const Frame& frame) {
   if (wire != wire_) return;
   link_life_->Heard(world_.Time());
-  if (frame.type == kLogFrame) return OnControllerFrame(frame.payload);
+  if (frame.type == kLogFrame) return OnControllerFrame(frame);
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "the relay of {}: {}", host_.worker(), Describe(status));
@@ -181,6 +182,7 @@ void RelayHost::Tick(uint64_t life) {
   Do([this, life] {
     if (life != life_) return;
     core_->Tick(world_.Time());
+    core_->Ask(world_.Time(), {});
     Check();
     world_.InBackground(kRelayTick, [this, life] { Tick(life); });
   });
@@ -206,7 +208,7 @@ void RelayHost::OnTask(const v1::RelayTask& task) {
   Check();
 }
 
-void RelayHost::OnControllerFrame(const std::string& frame) {
+void RelayHost::OnControllerFrame(const Frame& frame) {
   if (!core_->parent().empty()) return;
   if (const absl::Status status = core_->FromParent(frame, world_.Time()); !status.ok())
     world_.Broken("link", "a frame to the relay of {}: {}", host_.worker(), Describe(status));
@@ -261,9 +263,7 @@ void RelayHost::Retry(uint64_t task) {
     if (parent_ == nullptr)
       return world_.InBackground(kRelayRedial + world_.LinkDelay(), [this, task] { Retry(task); });
     Link* const l = parent_.get();
-    l->on_frame = [this, l](const Frame& frame) {
-      Do([this, l, frame] { OnParent(l, frame.payload); });
-    };
+    l->on_frame = [this, l](const Frame& frame) { Do([this, l, frame] { OnParent(l, frame); }); };
     l->on_closed = [this, l, task](const absl::Status&) {
       Do([this, l, task] {
         if (parent_.get() != l) return;
@@ -276,7 +276,7 @@ void RelayHost::Retry(uint64_t task) {
   });
 }
 
-void RelayHost::OnParent(Link* link, const std::string& frame) {
+void RelayHost::OnParent(Link* link, const Frame& frame) {
   if (parent_.get() != link || core_->version() == 0) return;
   if (const absl::Status status = core_->FromParent(frame, world_.Time()); !status.ok())
     world_.Broken("link", "a frame to the relay of {}: {}", host_.worker(), Describe(status));

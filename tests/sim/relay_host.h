@@ -58,11 +58,11 @@ class RelayHost final : public RelayActions, public FarSide {
   void Beat(const std::shared_ptr<Wire>& wire);
   void OnController(const std::shared_ptr<Wire>& wire, const Frame& frame);
   void OnTask(const v1::RelayTask& task);
-  void OnControllerFrame(const std::string& frame);
+  void OnControllerFrame(const Frame& frame);
   void Tick(uint64_t life);
   void Retry(uint64_t task);
   void OnChild(Link* link, const Frame& frame);
-  void OnParent(Link* link, const std::string& frame);
+  void OnParent(Link* link, const Frame& frame);
   void Check();
   // Takes a child from children_; nullptr: it is not there any more.
   std::unique_ptr<Link> TakeChild(Link* link);

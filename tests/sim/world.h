@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_TESTS_SIM_WORLD_H_
 #define FAIRWAY_TESTS_SIM_WORLD_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -159,6 +160,11 @@ class World {
 
   // The delay of a message.
   int64_t LinkDelay() { return random.Between(1, config.link_delay); }
+  // Within this a relay answers that nothing holds up.
+  std::chrono::milliseconds RelaySoon() const {
+    return std::max(std::chrono::milliseconds(20),
+                    std::chrono::milliseconds(2 * config.link_delay / kMillisecond));
+  }
   int64_t DataDelay() { return random.Between(1, config.data_delay); }
 
   // The gang of a launch; made when the controller launches it.
