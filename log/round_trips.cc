@@ -60,7 +60,7 @@ bool LateRelays::IsLate(const RoundTrips& relay) {
   const std::optional<RoundTrips::Time> median = relay.Median();
   if (!median || *median <= soon_ || Planted(Bug::kNeverLate)) return false;
   if (!late_above_) late_above_ = kTimes * LowerMedian(medians_.data(), medians_.size());
-  return *median > *late_above_ || Planted(Bug::kLateAlike);
+  return *median > *late_above_;
 }
 
 std::string RoundTrips::LateText() const {

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int64_t kRelayTick = kSecond / 10;
 constexpr int64_t kRelayRedial = 20 * kMillisecond;
+// A late relay has another one in its place by then.
+constexpr int64_t kLateStays = 8 * kSecond;
 
 }  // namespace
 
@@ -149,9 +151,37 @@ void RelayHost::OnEnd(Wire& wire) {
 }
 
 void RelayHost::Stop(int64_t time) {
-  if (!core_ || std::exchange(stopped_, true)) return;
+  if (!core_ || stopped_) return;
   world_.Count("relay stopped");
   world_.Trace("the relay of {} stops for {} us", host_.worker(), time);
+  Pause(time);
+}
+
+void RelayHost::BeLate(int64_t time, bool rule) {
+  if (!core_) return;
+  world_.Count("relay late");
+  world_.Trace("the relay of {} is late for {} us", host_.worker(), time);
+  const int64_t now = world_.queue.now();
+  LateUntil(now + time, now, rule);
+}
+
+void RelayHost::LateUntil(int64_t end, int64_t begun, bool rule) {
+  const int64_t now = world_.queue.now();
+  if (now >= end) {
+    if (rule && core_->version() > 0 && now - std::max(begun, task_since_) > kLateStays)
+      world_.Broken("link", "the relay of {} is late and stays in the tree", host_.worker());
+    return;
+  }
+  const int64_t pause = world_.random.Between(150, 190) * kMillisecond;
+  Pause(pause);
+  const int64_t run = world_.random.Between(5, 15) * kMillisecond;
+  world_.queue.After(pause + run, [this, end, begun, rule, life = life_] {
+    if (life == life_) LateUntil(end, begun, rule);
+  });
+}
+
+void RelayHost::Pause(int64_t time) {
+  if (!core_ || std::exchange(stopped_, true)) return;
   world_.queue.After(time, [this, life = life_] {
     if (life != life_) return;
     stopped_ = false;
@@ -179,10 +209,10 @@ void RelayHost::Check() {
 
 void RelayHost::Tick(uint64_t life) {
   if (life != life_) return;
-  Do([this, life] {
+  Do([this, life, due = world_.Time()] {
     if (life != life_) return;
     core_->Tick(world_.Time());
-    core_->Ask(world_.Time(), {});
+    core_->Ask(world_.Time(), world_.Time() - due);
     Check();
     world_.InBackground(kRelayTick, [this, life] { Tick(life); });
   });
@@ -197,6 +227,7 @@ void RelayHost::Bury(std::unique_ptr<Link> link) {
 
 void RelayHost::OnTask(const v1::RelayTask& task) {
   ++task_;
+  task_since_ = world_.queue.now();
   world_.Trace("{} relays to {} children in version {}, below {}", host_.worker(),
                task.children_size(), task.version(),
                task.parent().empty() ? "the controller" : task.parent());

@@ -37,6 +37,8 @@ class RelayHost final : public RelayActions, public FarSide {
   void CutLink(bool hub_first, int64_t later);
   // For this time it does nothing, and everything for it waits.
   void Stop(int64_t time);
+  // For this time it runs only now and then. `rule`: another relay must take its place meanwhile.
+  void BeLate(int64_t time, bool rule);
   bool relays() const { return core_ && core_->version() > 0; }
   bool alive() const { return core_.has_value(); }
 
@@ -52,6 +54,8 @@ class RelayHost final : public RelayActions, public FarSide {
 
  private:
   class ToController;
+  void Pause(int64_t time);
+  void LateUntil(int64_t end, int64_t begun, bool rule);
   // Runs it now, or once the relay goes on.
   void Do(Event run);
   void Dial();
@@ -78,6 +82,7 @@ class RelayHost final : public RelayActions, public FarSide {
   int64_t pid_ = 0;
   uint64_t life_ = 0;
   uint64_t task_ = 0;
+  int64_t task_since_ = 0;
   bool stopped_ = false;
   int64_t went_on_at_ = 0;
   std::deque<Event> waiting_;
