@@ -494,8 +494,8 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
   for (const auto& [id, record] : executors_) out.executor_fetches[id] = record.fetches;
   out.transferred_bytes = hub_->transferred_bytes();
-  out.commands = hub_->sent();
-  out.reports = hub_->received();
+  out.commands = hub_->traffic().sent;
+  out.reports = hub_->traffic().received;
   out.commands_sent = hub_->commands_sent();
   out.links_resumed = hub_->links_resumed();
   out.compilations = compiler_->compilations();

@@ -124,8 +124,10 @@ class WorkerHub {
     return transferred_bytes_;
   }
   // Log frames sent; reports and log reports received.
-  const LinkTraffic& sent() const { return sent_; }
-  const LinkTraffic& received() const { return received_; }
+  struct Traffic {
+    LinkTraffic sent, received;
+  };
+  Traffic traffic() const { return {sent_, received_}; }
   uint64_t commands_sent() const { return commands_sent_; }
   // Connections that broke and came back in time.
   uint64_t links_resumed() const { return links_resumed_; }
