@@ -126,6 +126,7 @@ enum class Bug {
   kSkipOpen,             // links: a relay is not sent again what is not concluded
   kCrowdedInSilence,     // relay: tells nobody that it has given up a crowded child
   kDeafRelay,            // relay: does not notice that a relay below it is silent
+  kNeverLate,            // links: a relay that is late stays in the tree
   kAskOnly,              // executor: on a new link to its parent it does not report again
   kFloorOfPredecessor,   // log: what was concluded for a lost executor is asked of the next one
   kSendUnasked,          // links: an executor that had a relay is sent its entries before it asks

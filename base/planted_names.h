@@ -124,6 +124,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kSkipOpen, std::string_view("skip_open")},
     std::pair{Bug::kCrowdedInSilence, std::string_view("crowded_in_silence")},
     std::pair{Bug::kDeafRelay, std::string_view("deaf_relay")},
+    std::pair{Bug::kNeverLate, std::string_view("never_late")},
     std::pair{Bug::kAskOnly, std::string_view("ask_only")},
     std::pair{Bug::kFloorOfPredecessor, std::string_view("floor_of_predecessor")},
     std::pair{Bug::kSendUnasked, std::string_view("send_unasked")},

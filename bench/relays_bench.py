@@ -7,7 +7,7 @@ A round measures the first one's rate before, then from the moment on in which a
 for 10 ms of every 100) or is stopped, for 4 s. Between rounds it runs again, and the tree comes back.
 
 Expected: no difference. The log of the first two executors comes from other relays, and the controller waits for nobody's log.
-Children of a relay that was silent for a second get another parent; those of the slow one keep it, as it reports in time.
+Children of a relay that was silent for a second get another parent, as do those of one that has answered late for some seconds.
 """
 
 import contextlib

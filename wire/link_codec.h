@@ -26,8 +26,8 @@ namespace fairway {
 
 // Types of the frames of these links.
 inline constexpr uint8_t kControlFrame = 1;    // one ToController or FromController
-inline constexpr uint8_t kLogFrame = 2;        // a log frame, to an executor (log/codec.h)
-inline constexpr uint8_t kLogReportFrame = 3;  // a log report, from an executor (log/codec.h)
+inline constexpr uint8_t kLogFrame = 2;        // a log frame, to a child (log/codec.h)
+inline constexpr uint8_t kLogReportFrame = 3;  // a log report, from a child (log/codec.h)
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 inline constexpr int kMaxIslandWorkers = 65536;

@@ -150,7 +150,7 @@ void Relay::Start() {
 void Relay::OnFrame(const Frame& frame) {
   Handle(cost_.receive, [&] {
     if (frame.type == kLogFrame) {
-      if (core_.parent().empty()) Take(core_.FromParent(frame.payload, TimeAt(timeline_->now())));
+      if (core_.parent().empty()) Take(core_.FromParent(frame, TimeAt(timeline_->now())));
       return;
     }
     v1::FromController message;
@@ -172,7 +172,7 @@ void Relay::RelayUp() {
 }
 
 void Relay::FromRelay(const Frame& frame) {
-  Handle(cost_.receive, [&] { Take(core_.FromParent(frame.payload, TimeAt(timeline_->now()))); });
+  Handle(cost_.receive, [&] { Take(core_.FromParent(frame, TimeAt(timeline_->now()))); });
   WantTick();
 }
 

@@ -138,6 +138,7 @@ absl::Status ControllerShell::Listen() {
     return Annotate(server.status(), fmt::format("--link-port={}", options_.link_port));
   link_server_ = *std::move(server);
   Tick();
+  if (options_.relay_fan_out > 0) AskRelaysLater();
   return absl::OkStatus();
 }
 
@@ -175,6 +176,15 @@ void ControllerShell::Tick() {
     WatchStalled();
     ForgetGone();
     Tick();
+  });
+}
+
+void ControllerShell::AskRelaysLater() {
+  const milliseconds pause = AskPause(++relays_asked_);
+  loop_.PostAfter(pause, "ask relays", [this, alive = alive_, due = Clock::now() + pause] {
+    if (!*alive) return;
+    hub_->AskRelays(Clock::now() - due);
+    AskRelaysLater();
   });
 }
 
@@ -484,8 +494,8 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
   for (const auto& [id, record] : executors_) out.executor_fetches[id] = record.fetches;
   out.transferred_bytes = hub_->transferred_bytes();
-  out.commands = hub_->sent();
-  out.reports = hub_->received();
+  out.commands = hub_->traffic().sent;
+  out.reports = hub_->traffic().received;
   out.commands_sent = hub_->commands_sent();
   out.links_resumed = hub_->links_resumed();
   out.compilations = compiler_->compilations();

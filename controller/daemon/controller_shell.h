@@ -137,6 +137,7 @@ class ControllerShell final : public ClusterActions,
   int64_t NowMs() const;
   std::chrono::milliseconds TickInterval() const;
   void Tick();
+  void AskRelaysLater();
   void WatchIslands();
   // Tells of executors that have become silent, or go on.
   void WatchStalled();
@@ -159,6 +160,7 @@ class ControllerShell final : public ClusterActions,
   const Incarnation incarnation_;
   const Clock::time_point started_;
   RunningClock clock_;
+  uint64_t relays_asked_ = 0;  // how often AskRelaysLater ran
   std::shared_ptr<bool> alive_;
   std::string host_;
   std::string http_address_;

@@ -2,6 +2,7 @@
 #ifndef FAIRWAY_CONTROLLER_DAEMON_HELD_LINK_FOR_TEST_H_
 #define FAIRWAY_CONTROLLER_DAEMON_HELD_LINK_FOR_TEST_H_
 
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@ class HeldLink final : public Link {
  public:
   void Send(Frame frame) override {
     last_tail = frame.tail;
+    if (frame.id != 0) last_id = frame.id;
     frame.Join();
     held.push_back(std::move(frame.payload));
   }
@@ -29,6 +31,7 @@ class HeldLink final : public Link {
 
   std::deque<std::string> held;
   SharedTail last_tail;  // of the last frame
+  uint64_t last_id = 0;  // other than 0
   bool written = false;  // the frames are in the sockets' buffers
 };
 

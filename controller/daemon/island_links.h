@@ -22,6 +22,7 @@
 #include "controller/daemon/link_traffic.h"
 #include "fairway/v1/link.pb.h"
 #include "log/head.h"
+#include "log/round_trips.h"
 #include "log/tree_plan.h"
 #include "transport/link.h"
 #include "wire/link_codec.h"
@@ -41,6 +42,8 @@ struct IslandLinksOptions {
   // A relay of the controller's that is silent for longer is replaced, as is one that is crowded
   // and takes nothing for longer.
   std::chrono::milliseconds relay_patience{1000};
+  // A relay of the controller's that answers so soon is not late (LateRelays).
+  std::chrono::milliseconds relay_soon{20};
   // Bytes that a relay may have not applied; above it, it is crowded (LogOutbox::Crowded).
   size_t relay_bytes = 32 << 20;
   // Each controller counts versions from 1, so relays and their children name it, too.
@@ -50,6 +53,8 @@ struct IslandLinksOptions {
   // How long a relay that was in trouble is not chosen, and an executor that was in trouble with
   // its relay has none.
   std::chrono::seconds trouble_pause{60};
+  // For round trips: the times that callers give may be those of the last tick.
+  std::function<std::chrono::steady_clock::time_point()> exact = std::chrono::steady_clock::now;
 };
 
 // Loop-confined; has no loop and no clock of its own. The index of an executor in the log is its
@@ -87,7 +92,10 @@ class IslandLinks {
   // INVALID_ARGUMENT: as Resume. Then its registration should end.
   absl::Status Ask(ExecutorId executor, const v1::LogAsk& ask);
   // A report of the log from a relay. INVALID_ARGUMENT: as Take. Then the relay should go down.
-  absl::Status TakeFromRelay(ExecutorId host, std::string_view report, Clock::time_point now);
+  absl::Status TakeFromRelay(ExecutorId host, const Frame& report, Clock::time_point now);
+  // Asks the controller's relays, to know which are late. Call it after each AskPause. `late`: by
+  // how much the pause was longer than it should have been.
+  void AskRelays(RoundTrips::Time late, LinkTraffic& sent);
   // The relay of this host says that a child needs another parent; of others' children it is not
   // heard.
   void TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble, Clock::time_point now);
@@ -163,6 +171,7 @@ class IslandLinks {
     // The last tick at which it was not crowded or more had come, and `applied` then.
     Clock::time_point taken;
     LogNumber taken_to = 0;
+    RoundTrips trips;                             // in the present version
     std::optional<Clock::time_point> well_after;  // it is in trouble, and not chosen before
   };
   struct Member : End {
@@ -217,6 +226,9 @@ class IslandLinks {
   void EndTroubles(Clock::time_point now);
   // Finds relays of the controller's that are in trouble.
   void JudgeRelays(Clock::time_point now);
+  // Why the relay is in trouble; empty: it is not.
+  std::string TroubleOf(const Relay& relay, LateRelays& late, Clock::time_point now) const;
+  RoundTrips::Time Exact() const { return options_.exact().time_since_epoch(); }
   // FAILED_PRECONDITION: entries that it lacks are concluded.
   absl::Status CheckFloor(ExecutorId executor, LogNumber applied) const;
   // Whether a frame should leave. Entries that linger are no reason.
@@ -240,6 +252,7 @@ class IslandLinks {
   bool replan_ = false;        // another tree may be better than plan_
   Clock::time_point planned_;  // the last Replan
   Clock::time_point judged_;   // the last JudgeRelays
+  RoundTrips own_;             // how late AskRelays was called
   std::vector<End*> due_;      // with a frame to send, in the order in which that was known
   std::vector<std::pair<ExecutorId, v1::LogParent>> parents_;  // to be told
   uint64_t troubles_ = 0;

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "base/planted.h"
 #include "controller/daemon/island_links.h"
+#include "transport/frame.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -103,6 +106,7 @@ void IslandLinks::PlaceRelays(uint32_t child, Clock::time_point now) {
     relay.child.reset();
     relay.heard = relay.taken = now;
     relay.taken_to = 0;
+    relay.trips.Clear();
   }
   for (size_t i = 0; i < plan_.relays.size(); ++i) {
     if (!plan_.relays[i].top) continue;
@@ -164,18 +168,19 @@ absl::Status IslandLinks::Ask(ExecutorId executor, const v1::LogAsk& ask) {
   return absl::OkStatus();
 }
 
-absl::Status IslandLinks::TakeFromRelay(ExecutorId host, std::string_view bytes,
+absl::Status IslandLinks::TakeFromRelay(ExecutorId host, const Frame& frame,
                                         Clock::time_point now) {
   const auto it = relays_.find(host);
   if (it == relays_.end()) return absl::OkStatus();
   Relay& relay = it->second;
-  FAIRWAY_ASSIGN_OR_RETURN(const LogReport report, DecodeLogReport(bytes));
+  FAIRWAY_ASSIGN_OR_RETURN(const LogReport report, DecodeLogReport(frame.payload));
   if (report.version < head_.version()) return absl::OkStatus();  // R3
   if (!relay.child)
     return InvalidArgument("a report of version {} came from a relay that is no child in it",
                            report.version);
   FAIRWAY_RETURN_IF_ERROR(head_.Take(*relay.child, report));
   relay.heard = now;
+  relay.trips.Answer(frame.id, Exact());
   NoteConcluded();
   if (Leaves(relay)) SetDue(relay);
   return absl::OkStatus();
@@ -215,9 +220,39 @@ void IslandLinks::TakeTrouble(ExecutorId host, const v1::RelayTrouble& trouble,
   }
 }
 
+void IslandLinks::AskRelays(RoundTrips::Time late, LinkTraffic& sent) {
+  own_.Add(late);
+  for (auto& [host, relay] : relays_) {
+    if (relay.link == nullptr || !relay.child || relay.link->queued_bytes() > 0 ||
+        head_.outbox(*relay.child).bytes() > kMostWhenAsked)
+      continue;
+    Frame frame;
+    frame.type = kLogFrame;
+    frame.id = relay.trips.Ask(Exact());
+    if (frame.id == 0) continue;
+    frame.payload = LogFrameWriter(head_.version(), {}).Take();
+    ++sent.messages;
+    sent.bytes += kFrameHeaderBytes + frame.bytes();
+    relay.link->Send(std::move(frame));
+  }
+}
+
+std::string IslandLinks::TroubleOf(const Relay& relay, LateRelays& late,
+                                   Clock::time_point now) const {
+  if (now - relay.heard > options_.relay_patience) return "it is silent";
+  if (now - relay.taken > options_.relay_patience) return "it does not take its entries";
+  return late.IsLate(relay.trips) ? relay.trips.LateText() : std::string();
+}
+
 void IslandLinks::JudgeRelays(Clock::time_point now) {
   // If this process did not run, no relay was silent because of itself.
   const bool stalled = now - std::exchange(judged_, now) > options_.relay_patience / 2;
+  if (stalled) own_.Clear();
+  LateRelays late(options_.relay_soon, own_);
+  for (auto& [host, relay] : relays_) {
+    if (stalled) relay.trips.Clear();
+    if (relay.child) late.Add(relay.trips);
+  }
   for (auto& [host, relay] : relays_) {
     if (!relay.child || relay.well_after || Planted(Bug::kSilentRelayStays)) continue;
     if (Planted(Bug::kLostRelayStays) && relay.link == nullptr) continue;
@@ -227,8 +262,11 @@ void IslandLinks::JudgeRelays(Clock::time_point now) {
       relay.taken = now;
       relay.taken_to = outbox.applied();
     }
-    if (now - std::min(relay.heard, relay.taken) > options_.relay_patience)
-      NoteTrouble(relay.well_after, now);
+    const std::string why = TroubleOf(relay, late, now);
+    if (why.empty()) continue;
+    spdlog::info("the relay of worker {} is left out for {} s: {}", relay.worker,
+                 options_.trouble_pause.count(), why);
+    NoteTrouble(relay.well_after, now);
   }
 }
 

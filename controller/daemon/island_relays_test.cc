@@ -2,6 +2,7 @@
 // IslandLinks with relays.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,8 +63,11 @@ class RelayedLinksTest : public ::testing::Test {
     }
     return out;
   }
-  absl::Status FromRelay(uint32_t host, const LogReport& report) {
-    return links_.TakeFromRelay(ExecutorId(host), EncodeLogReport(report), now_);
+  absl::Status FromRelay(uint32_t host, const LogReport& report, uint64_t answers = 0) {
+    Frame frame;
+    frame.payload = EncodeLogReport(report);
+    frame.id = answers;
+    return links_.TakeFromRelay(ExecutorId(host), frame, now_);
   }
   absl::Status Ask(uint32_t id, uint64_t version, LogNumber applied) {
     v1::LogAsk ask;
@@ -76,6 +80,21 @@ class RelayedLinksTest : public ::testing::Test {
     trouble.set_version(version_);
     trouble.set_incarnation(incarnation);
     return trouble;
+  }
+  // For this time the relays of hosts 1 and 3 answer after so long. `own`: how late the controller
+  // asks.
+  void Pass(milliseconds time, milliseconds first, milliseconds third, milliseconds own = {}) {
+    to_host_[1].written = to_host_[3].written = true;
+    for (; time.count() > 0; time -= milliseconds(100)) {
+      exact_ = now_;
+      links_.AskRelays(own, sent_);
+      for (const auto& [after, host] : std::set{std::pair(first, 1u), std::pair(third, 3u)}) {
+        exact_ = now_ + after;
+        const auto answer = std::exchange(to_host_[host].last_id, 0);
+        ASSERT_TRUE(FromRelay(host, {version_, 0, {}}, answer).ok());
+      }
+      Tick(milliseconds(100));
+    }
   }
   // The bodies of the entries that wait on a link.
   static std::vector<std::string> Bodies(HeldLink& link) {
@@ -93,8 +112,10 @@ class RelayedLinksTest : public ::testing::Test {
                       .fanout = 2,
                       .relay_bytes = 1000,
                       .controller = Incarnation(77),
-                      .secret = [this] { return fmt::format("secret {}", ++secrets_); }}};
+                      .secret = [this] { return fmt::format("secret {}", ++secrets_); },
+                      .exact = [this] { return exact_; }}};
   IslandLinks::Clock::time_point now_{std::chrono::hours(1)};
+  IslandLinks::Clock::time_point exact_;
   LinkTraffic sent_;
   std::map<uint32_t, HeldLink> direct_, to_host_;
   uint64_t version_ = 0;
@@ -224,6 +245,29 @@ TEST_F(RelayedLinksTest, AControllerThatDidNotRunDoesNotJudgeRelaysForThat) {
   EXPECT_EQ(links_.troubles(), 0u);
   Tick(milliseconds(100));
   EXPECT_EQ(links_.troubles(), 2u);
+}
+
+TEST_F(RelayedLinksTest, ARelayThatIsLateAgainAndAgainIsReplaced) {
+  Parents();
+  Pass(milliseconds(1900), milliseconds(45), milliseconds(1));
+  EXPECT_EQ(links_.troubles(), 0u);
+  Pass(milliseconds(100), milliseconds(45), milliseconds(1));
+  EXPECT_EQ(links_.troubles(), 1u);
+  EXPECT_THAT(Parents(), ElementsAre("1: h2", "2: h2", "3: h3", "4: h3"));
+}
+
+TEST_F(RelayedLinksTest, RelaysThatAreEquallyLateOrWhoseControllerIsLateAreKept) {
+  Parents();
+  Pass(milliseconds(9000), milliseconds(45), milliseconds(60));
+  now_ += milliseconds(600);  // what was measured before is forgotten
+  Pass(milliseconds(9000), milliseconds(45), milliseconds(1), milliseconds(40));
+  for (int i = 0; i < 3; ++i) {
+    now_ += milliseconds(600);  // the controller did not run
+    Pass(milliseconds(2000), milliseconds(45), milliseconds(1));
+  }
+  EXPECT_EQ(links_.troubles(), 0u);
+  Pass(milliseconds(100), milliseconds(45), milliseconds(1));
+  EXPECT_EQ(links_.troubles(), 1u);
 }
 
 TEST_F(RelayedLinksTest, ALowerRelayHasItsWorkersNameAlsoIfItsExecutorIsAway) {

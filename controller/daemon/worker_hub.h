@@ -52,6 +52,8 @@ class WorkerHub {
   void Accept(std::unique_ptr<Link> link);
   // Applies passed deadlines and sends entries that linger. Call it several times per deadline.
   void Tick();
+  // As IslandLinks::AskRelays, of all islands.
+  void AskRelays(std::chrono::nanoseconds late);
 
   // Appends the command to its island's log, which is sent when control returns to the loop. A
   // PREPARE of a launch and frees let the executor begin nothing; they leave at the next Tick at
@@ -122,8 +124,10 @@ class WorkerHub {
     return transferred_bytes_;
   }
   // Log frames sent; reports and log reports received.
-  const LinkTraffic& sent() const { return sent_; }
-  const LinkTraffic& received() const { return received_; }
+  struct Traffic {
+    LinkTraffic sent, received;
+  };
+  Traffic traffic() const { return {sent_, received_}; }
   uint64_t commands_sent() const { return commands_sent_; }
   // Connections that broke and came back in time.
   uint64_t links_resumed() const { return links_resumed_; }

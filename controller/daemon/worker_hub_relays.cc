@@ -116,8 +116,7 @@ void WorkerHub::OnRelayReport(Peer& peer, const Frame& frame) {
   ++received_.messages;
   received_.bytes += kFrameHeaderBytes + frame.payload.size();
   IslandLinks& links = host->island->links;
-  if (const absl::Status status = links.TakeFromRelay(host->id, frame.payload, now_());
-      !status.ok()) {
+  if (const absl::Status status = links.TakeFromRelay(host->id, frame, now_()); !status.ok()) {
     const std::string why = fmt::format("it sent a bad report of the log ({})", Text(status));
     spdlog::warn("the relay of worker {} is ended: {}", peer.worker, why);
     // Its supervisor starts it again, after a pause.
@@ -126,6 +125,10 @@ void WorkerHub::OnRelayReport(Peer& peer, const Frame& frame) {
   }
   TellEnded(*host->island);
   if (links.wants_send()) SendSoon(*host->island);
+}
+
+void WorkerHub::AskRelays(std::chrono::nanoseconds late) {
+  for (const auto& [name, island] : islands_) island->links.AskRelays(late, sent_);
 }
 
 void WorkerHub::OnRelayTrouble(Peer& peer, const v1::RelayTrouble& trouble) {

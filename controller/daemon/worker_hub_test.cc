@@ -41,7 +41,7 @@ TEST_F(WorkerHubTest, RefusesWithTheCoresText) {
 
 TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneFrame) {
   const auto executor = ConnectExecutor("w0", 11);
-  const uint64_t before = hub_->sent().messages;
+  const uint64_t before = hub_->traffic().sent.messages;
   hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1)}});
   hub_->Send(ExecutorId(1), EndSend{TransferId(2)});
   hub_->Send(ExecutorId(2), EndSend{TransferId(3)});  // not connected: dropped
@@ -49,9 +49,9 @@ TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneFrame) {
   Settle();
   ASSERT_THAT(executor->commands, ElementsAre(SizeIs(2)));
   EXPECT_EQ(std::get<EndSend>(executor->commands[0][1]).transfer, TransferId(2));
-  EXPECT_EQ(hub_->sent().messages, before + 1);
+  EXPECT_EQ(hub_->traffic().sent.messages, before + 1);
   EXPECT_EQ(hub_->commands_sent(), 2);
-  EXPECT_GT(hub_->sent().bytes, 32);
+  EXPECT_GT(hub_->traffic().sent.bytes, 32);
 }
 
 TEST_F(WorkerHubTest, KeepsEntriesUntilTheExecutorHasReportedThem) {
@@ -163,8 +163,8 @@ TEST_F(WorkerHubTest, PassesReportsOn) {
   executor->Send(message);
   Settle();
   EXPECT_THAT(reports_, ElementsAre(Pair(1, 11)));
-  EXPECT_EQ(hub_->received().messages, 1);
-  EXPECT_GT(hub_->received().bytes, 32);
+  EXPECT_EQ(hub_->traffic().received.messages, 1);
+  EXPECT_GT(hub_->traffic().received.bytes, 32);
 }
 
 TEST_F(WorkerHubTest, ALinkThatEndsWaitsForTheSupervisorsAccount) {

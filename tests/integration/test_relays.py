@@ -4,12 +4,14 @@
 TEST_RELAY_EXECUTORS sets the size of the island; 8 by default, 64 needs some GB of memory.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -114,6 +116,44 @@ def test_children_of_a_stopped_relay_get_another_parent(island):
         island.goes_on()
     finally:
         stopped.signal(signal.SIGCONT)
+    island.ends_well()
+
+
+@contextlib.contextmanager
+def late(process):
+    """The process runs for 10 ms of every 100."""
+    over = threading.Event()
+
+    def hinder():
+        while not over.wait(0.01):
+            process.signal(signal.SIGSTOP)
+            time.sleep(0.09)
+            process.signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=hinder)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_children_of_a_relay_that_is_late_again_and_again_get_another_parent_and_no_others(island):
+    for _ in range(4):  # a relay that does not get a processor for a second is replaced, too; not each time
+        wait_for(island.settled, "every executor to have a relay")
+        before = island.parents()
+        worker = island.relay_with("executors")
+        children = [w for w, parent in before.items() if parent == worker]
+        with late(island.process(worker)):
+            wait_for(lambda: all(island.parents()[child] != worker for child in children),
+                     "another parent of its children")
+            after = island.parents()
+            island.goes_on()
+        if all(after[w] == parent for w, parent in before.items() if w not in children):
+            break
+    else:
+        raise AssertionError(island.cluster.logs()[-4000:])
     island.ends_well()
 
 

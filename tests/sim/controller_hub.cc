@@ -33,6 +33,8 @@ WorkerHubOptions HubOptions(const World& world) {
   if (world.config.operations % 4 < 2 && world.config.hostile == 0) options.links.link_bytes = 500;
   options.links.fanout = world.config.fanout;
   options.links.relay_patience = world.config.relay_patience;
+  options.links.relay_soon = world.RelaySoon();
+  options.links.exact = [&world] { return RunningClock::Time(microseconds(world.queue.now())); };
   options.links.secret = [n = 0]() mutable { return fmt::format("secret {}", ++n); };
   if (world.config.fanout > 0) {
     options.links.link_bytes = world.config.relay_link_bytes;
@@ -58,6 +60,7 @@ Controller::Controller(World& world, ClusterOptions options)
 void Controller::TickHub() {
   clock_.Advance(RunningClock::Time(microseconds(world_.queue.now())));
   hub_.Tick();
+  hub_.AskRelays({});
   CheckStalled();
 }
 

@@ -100,6 +100,7 @@ class Coverage {
                                          "relay below a relay",
                                          "relay lost",
                                          "relay stopped",
+                                         "relay late",
                                          "relay killed",
                                          "links of a relay cut",
                                          "hosts cannot reach each other",

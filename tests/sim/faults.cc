@@ -48,8 +48,25 @@ void World::SetupRelays(uint64_t seed, WorldKind kind) {
   config.behind_percent = r.Percent(80) ? 0 : static_cast<int>(r.Between(5, 40));
   if (r.Percent(50)) config.relay_link_bytes = static_cast<size_t>(r.Between(500, 4000));
   if (r.Percent(40)) config.relay_child_bytes = static_cast<size_t>(r.Between(200, 2000));
+  config.late_relay = config.relay_faults == 0 && config.link_delay <= 5000 && r.Percent(50);
   Trace("relays: fan-out {}, {} executors, {} faults, {} bytes for a child", config.fanout,
         config.large_island, config.relay_faults, config.relay_child_bytes);
+}
+
+void World::MakeRelayLate() {
+  const bool rule = Unhurt() && config.relay_child_bytes > 2000;
+  std::vector<RelayHost*> relays;
+  for (auto& machine : machines) {
+    if (machine->host().relay().relays()) relays.push_back(&machine->host().relay());
+  }
+  if (relays.empty()) return;
+  random.Pick(relays)->BeLate(random.Between(10 * kSecond, 20 * kSecond), rule);
+}
+
+bool World::Unhurt() const {
+  return config.losses + config.cuts + config.controller_losses + config.stops +
+             config.relay_faults + config.behind_percent ==
+         0;
 }
 
 void World::HurtRelay() {
@@ -63,7 +80,9 @@ void World::HurtRelay() {
   }
   Host& host = victim->host();
   const int64_t kind = random.Below(100);
-  if (kind < 30) {
+  if (kind < 5) {
+    host.relay().BeLate(random.Between(kSecond, 20 * kSecond), false);
+  } else if (kind < 30) {
     host.relay().Stop(random.Between(kSecond / 10, 60 * kSecond));
   } else if (kind < 45) {
     host.relay().Kill();
@@ -83,10 +102,7 @@ void World::HurtRelay() {
 void World::CheckRelays() {
   const WorkerHub::Relays relays = controller->relays();
   Count(fmt::format("tree of depth {}", relays.depth));
-  const bool hurt = config.losses + config.cuts + config.controller_losses + config.stops +
-                        config.relay_faults + config.behind_percent >
-                    0;
-  if (!hurt && relays.troubles > 0)
+  if (Unhurt() && relays.troubles > (config.late_relay ? 1 : 0))
     Broken("link", "{} relays or children got another place, though nothing was in their way",
            relays.troubles);
 }

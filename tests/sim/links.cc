@@ -13,9 +13,10 @@ namespace {
 
 constexpr int64_t kLinger = 2000000;  // transport/frame_stream.cc
 
-// Heartbeats and their acknowledgements are field 3 of both messages. Relays report even if there
-// is nothing new.
+// Heartbeats and their acknowledgements are field 3 of both messages. Relays are asked, and report,
+// even if there is nothing new.
 bool IsBeat(const Frame& frame) {
+  if (frame.type == kLogFrame) return frame.id != 0;
   return frame.type == kControlFrame && !frame.payload.empty() && frame.payload[0] == 0x1a;
 }
 

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int64_t kRelayTick = kSecond / 10;
 constexpr int64_t kRelayRedial = 20 * kMillisecond;
+// A late relay has another one in its place by then.
+constexpr int64_t kLateStays = 8 * kSecond;
 
 }  // namespace
 
@@ -38,6 +40,7 @@ void RelayHost::Start() {
   RelayOptions options;
   options.self = Incarnation((uint64_t{1} << 40) + static_cast<uint64_t>(pid_));  // no executor's
   options.patience = world_.config.relay_patience;
+  options.soon = world_.RelaySoon();
   options.link_bytes = world_.config.relay_link_bytes;
   options.limits.child_bytes = world_.config.relay_child_bytes;
   options.limits.frame_bytes = world_.config.relay_link_bytes;
@@ -117,7 +120,7 @@ void RelayHost::OnFrame(Wire& wire, const Frame& frame) {
 void RelayHost::OnController(const std::shared_ptr<Wire>& wire, const Frame& frame) {
   if (wire != wire_) return;
   link_life_->Heard(world_.Time());
-  if (frame.type == kLogFrame) return OnControllerFrame(frame.payload);
+  if (frame.type == kLogFrame) return OnControllerFrame(frame);
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "the relay of {}: {}", host_.worker(), Describe(status));
@@ -148,9 +151,37 @@ void RelayHost::OnEnd(Wire& wire) {
 }
 
 void RelayHost::Stop(int64_t time) {
-  if (!core_ || std::exchange(stopped_, true)) return;
+  if (!core_ || stopped_) return;
   world_.Count("relay stopped");
   world_.Trace("the relay of {} stops for {} us", host_.worker(), time);
+  Pause(time);
+}
+
+void RelayHost::BeLate(int64_t time, bool rule) {
+  if (!core_) return;
+  world_.Count("relay late");
+  world_.Trace("the relay of {} is late for {} us", host_.worker(), time);
+  const int64_t now = world_.queue.now();
+  LateUntil(now + time, now, rule);
+}
+
+void RelayHost::LateUntil(int64_t end, int64_t begun, bool rule) {
+  const int64_t now = world_.queue.now();
+  if (now >= end) {
+    if (rule && core_->version() > 0 && now - std::max(begun, task_since_) > kLateStays)
+      world_.Broken("link", "the relay of {} is late and stays in the tree", host_.worker());
+    return;
+  }
+  const int64_t pause = world_.random.Between(150, 190) * kMillisecond;
+  Pause(pause);
+  const int64_t run = world_.random.Between(5, 15) * kMillisecond;
+  world_.queue.After(pause + run, [this, end, begun, rule, life = life_] {
+    if (life == life_) LateUntil(end, begun, rule);
+  });
+}
+
+void RelayHost::Pause(int64_t time) {
+  if (!core_ || std::exchange(stopped_, true)) return;
   world_.queue.After(time, [this, life = life_] {
     if (life != life_) return;
     stopped_ = false;
@@ -178,9 +209,10 @@ void RelayHost::Check() {
 
 void RelayHost::Tick(uint64_t life) {
   if (life != life_) return;
-  Do([this, life] {
+  Do([this, life, due = world_.Time()] {
     if (life != life_) return;
     core_->Tick(world_.Time());
+    core_->Ask(world_.Time(), world_.Time() - due);
     Check();
     world_.InBackground(kRelayTick, [this, life] { Tick(life); });
   });
@@ -195,6 +227,7 @@ void RelayHost::Bury(std::unique_ptr<Link> link) {
 
 void RelayHost::OnTask(const v1::RelayTask& task) {
   ++task_;
+  task_since_ = world_.queue.now();
   world_.Trace("{} relays to {} children in version {}, below {}", host_.worker(),
                task.children_size(), task.version(),
                task.parent().empty() ? "the controller" : task.parent());
@@ -206,7 +239,7 @@ void RelayHost::OnTask(const v1::RelayTask& task) {
   Check();
 }
 
-void RelayHost::OnControllerFrame(const std::string& frame) {
+void RelayHost::OnControllerFrame(const Frame& frame) {
   if (!core_->parent().empty()) return;
   if (const absl::Status status = core_->FromParent(frame, world_.Time()); !status.ok())
     world_.Broken("link", "a frame to the relay of {}: {}", host_.worker(), Describe(status));
@@ -261,9 +294,7 @@ void RelayHost::Retry(uint64_t task) {
     if (parent_ == nullptr)
       return world_.InBackground(kRelayRedial + world_.LinkDelay(), [this, task] { Retry(task); });
     Link* const l = parent_.get();
-    l->on_frame = [this, l](const Frame& frame) {
-      Do([this, l, frame] { OnParent(l, frame.payload); });
-    };
+    l->on_frame = [this, l](const Frame& frame) { Do([this, l, frame] { OnParent(l, frame); }); };
     l->on_closed = [this, l, task](const absl::Status&) {
       Do([this, l, task] {
         if (parent_.get() != l) return;
@@ -276,7 +307,7 @@ void RelayHost::Retry(uint64_t task) {
   });
 }
 
-void RelayHost::OnParent(Link* link, const std::string& frame) {
+void RelayHost::OnParent(Link* link, const Frame& frame) {
   if (parent_.get() != link || core_->version() == 0) return;
   if (const absl::Status status = core_->FromParent(frame, world_.Time()); !status.ok())
     world_.Broken("link", "a frame to the relay of {}: {}", host_.worker(), Describe(status));

@@ -37,6 +37,8 @@ class RelayHost final : public RelayActions, public FarSide {
   void CutLink(bool hub_first, int64_t later);
   // For this time it does nothing, and everything for it waits.
   void Stop(int64_t time);
+  // For this time it runs only now and then. `rule`: another relay must take its place meanwhile.
+  void BeLate(int64_t time, bool rule);
   bool relays() const { return core_ && core_->version() > 0; }
   bool alive() const { return core_.has_value(); }
 
@@ -52,17 +54,19 @@ class RelayHost final : public RelayActions, public FarSide {
 
  private:
   class ToController;
+  void Pause(int64_t time);
+  void LateUntil(int64_t end, int64_t begun, bool rule);
   // Runs it now, or once the relay goes on.
   void Do(Event run);
   void Dial();
   void Beat(const std::shared_ptr<Wire>& wire);
   void OnController(const std::shared_ptr<Wire>& wire, const Frame& frame);
   void OnTask(const v1::RelayTask& task);
-  void OnControllerFrame(const std::string& frame);
+  void OnControllerFrame(const Frame& frame);
   void Tick(uint64_t life);
   void Retry(uint64_t task);
   void OnChild(Link* link, const Frame& frame);
-  void OnParent(Link* link, const std::string& frame);
+  void OnParent(Link* link, const Frame& frame);
   void Check();
   // Takes a child from children_; nullptr: it is not there any more.
   std::unique_ptr<Link> TakeChild(Link* link);
@@ -78,6 +82,7 @@ class RelayHost final : public RelayActions, public FarSide {
   int64_t pid_ = 0;
   uint64_t life_ = 0;
   uint64_t task_ = 0;
+  int64_t task_since_ = 0;
   bool stopped_ = false;
   int64_t went_on_at_ = 0;
   std::deque<Event> waiting_;

@@ -197,6 +197,7 @@ void World::ScheduleFaults() {
   }
   for (int i = 0; i < config.relay_faults; ++i)
     queue.After(random.Between(1000, busy), [this] { HurtRelay(); });
+  if (config.late_relay) queue.After(random.Between(1, 5) * kSecond, [this] { MakeRelayLate(); });
   for (int i = 0; i < config.controller_losses; ++i) {
     ++down_;
     queue.After(random.Between(1000, busy), [this] { LoseController(); });

@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_TESTS_SIM_WORLD_H_
 #define FAIRWAY_TESTS_SIM_WORLD_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -70,6 +71,7 @@ struct Config {
   size_t relay_link_bytes = 1 << 20;
   size_t relay_child_bytes = 32 << 20;
   int relay_faults = 0;      // relays that stop, and links between hosts that break
+  bool late_relay = false;   // one relay is late again and again for a while
   int double_percent = 0;    // of frames of the log between hosts: they come twice
   int behind_percent = 0;    // of executors that come back: they say that they lack entries
   int64_t turn_delay = 200;  // at most, before a turn that the core wants
@@ -159,6 +161,11 @@ class World {
 
   // The delay of a message.
   int64_t LinkDelay() { return random.Between(1, config.link_delay); }
+  // Within this a relay answers that nothing holds up.
+  std::chrono::milliseconds RelaySoon() const {
+    return std::max(std::chrono::milliseconds(20),
+                    std::chrono::milliseconds(2 * config.link_delay / kMillisecond));
+  }
   int64_t DataDelay() { return random.Between(1, config.data_delay); }
 
   // The gang of a launch; made when the controller launches it.
@@ -207,6 +214,9 @@ class World {
   // Decides by numbers of its own, so that worlds without relays are what they were.
   void SetupRelays(uint64_t seed, WorldKind kind);
   void HurtRelay();
+  void MakeRelayLate();
+  // Nobody hurts executors, hosts, links or the controller.
+  bool Unhurt() const;
   // Operators, as SetupRelays.
   void SetupCordons(uint64_t seed);
   void CordonOrDrain(Random& r);

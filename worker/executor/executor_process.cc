@@ -37,7 +37,7 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
       link_(loop, config_.controller, config_.tls,
             {.on_open = [this] { OnOpen(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
-             .on_log_frame = [this](const std::string& frame) { OnLogFrame(frame, false); },
+             .on_log_frame = [this](const Frame& frame) { OnLogFrame(frame.payload, false); },
              .on_end = [this](const std::string& why, bool cut) { OnLinkEnd(why, cut); },
              .fill_heartbeat = [this](v1::Heartbeat& to) { FillHeartbeat(to); },
              .stamp = [this](Frame& frame) { registration_.Stamp(frame); },
@@ -49,7 +49,7 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
                      *message.mutable_log_ask() = registration_.AskLog(session_->incarnation());
                      link->Send(PackFrame(message));
                    },
-               .on_frame = [this](const std::string& frame) { OnLogFrame(frame, true); },
+               .on_frame = [this](const Frame& frame) { OnLogFrame(frame.payload, true); },
                .on_end = [](Link*) {}}) {}
 
 ExecutorProcess::~ExecutorProcess() { runtime_->WhenLost(nullptr); }

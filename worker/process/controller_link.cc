@@ -65,7 +65,7 @@ void ControllerLink::OnFrame(const Frame& frame) {
   if (link_ == nullptr) return;  // a frame that was read together with the one that ended the link
   if (frame.type == kLogFrame && handler_.on_log_frame != nullptr) {
     life_.Heard(Now());
-    return handler_.on_log_frame(frame.payload);
+    return handler_.on_log_frame(frame);
   }
   v1::FromController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return End(Text(status));

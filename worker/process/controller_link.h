@@ -23,9 +23,9 @@ class ControllerLink {
  public:
   // The owner's part; set all before the first Connect.
   struct Handler {
-    std::function<void()> on_open;                         // registers
-    std::function<void(v1::FromController)> on_message;    // every message but heartbeat answers
-    std::function<void(const std::string&)> on_log_frame;  // of executors: the payload
+    std::function<void()> on_open;                       // registers
+    std::function<void(v1::FromController)> on_message;  // every message but heartbeat answers
+    std::function<void(const Frame&)> on_log_frame;      // of executors and relays
     // The owner calls Connect when it wants. `cut`: the connection broke; neither end gave it up.
     std::function<void(const std::string& why, bool cut)> on_end;
     // All but the sequence number. What it sends itself goes before the heartbeat.

@@ -62,7 +62,7 @@ void ParentLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
     if (dial != dial_) return;  // it was read together with one that ended the link
     if (frame.type != kLogFrame) return End("it sent what is no frame of the log");
     pause_ = kFirstPause;
-    handler_.on_frame(frame.payload);
+    handler_.on_frame(frame);
   };
   link_->on_closed = [this, dial = dial_](const absl::Status& status) {
     if (dial == dial_) End(status.ok() ? "it closed the link" : Text(status));

@@ -20,9 +20,9 @@ class ParentLink {
  public:
   // The owner's part; all are set.
   struct Handler {
-    std::function<void(Link*)> on_open;                // sends its LogAsk
-    std::function<void(const std::string&)> on_frame;  // the payload of a frame of the log
-    std::function<void(Link*)> on_end;                 // that link is not used any more
+    std::function<void(Link*)> on_open;          // sends its LogAsk
+    std::function<void(const Frame&)> on_frame;  // a frame of the log
+    std::function<void(Link*)> on_end;           // that link is not used any more
   };
   // `tls`: this worker's identity, or nullptr.
   ParentLink(EventLoop& loop, std::shared_ptr<TlsIdentity> tls, Handler handler)

@@ -84,8 +84,8 @@ class ParentLinkTest : public ::testing::Test {
                      nullptr,
                      {.on_open = [this](Link* link) { Hello(link); },
                       .on_frame =
-                          [this](const std::string& frame) {
-                            frames_.push_back(frame);
+                          [this](const Frame& frame) {
+                            frames_.push_back(frame.payload);
                             loop_.Stop();
                           },
                       .on_end = [this](Link*) { ++ends_; }}};

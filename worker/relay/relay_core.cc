@@ -17,8 +17,9 @@ constexpr std::string_view kCrowded = "it does not take its entries";
 
 }  // namespace
 
-void RelayCore::Send(Link* link, std::string payload, uint8_t type) {
+void RelayCore::Send(Link* link, std::string payload, uint8_t type, uint64_t id) {
   Frame frame;
+  frame.id = id;
   frame.type = type;
   frame.payload = std::move(payload);
   ++sent_messages_;
@@ -51,9 +52,17 @@ absl::Status RelayCore::OnTask(const v1::RelayTask& task, Link* controller, Time
                            LogRelay::Make(task.version(), std::move(below), options_.limits));
   log_.emplace(std::move(log));
   for (const v1::RelayTask::Child& child : task.children())
-    children_.push_back({Incarnation(child.incarnation()), child.secret(), child.worker(),
-                         child.relay(), nullptr, now, now, 0, false});
-  unreported_ = 0;
+    children_.push_back({Incarnation(child.incarnation()),
+                         child.secret(),
+                         child.worker(),
+                         child.relay(),
+                         nullptr,
+                         now,
+                         now,
+                         0,
+                         false,
+                         {}});
+  unreported_ = question_ = 0;
   parent_ = task.parent();
   secret_ = task.secret();
   controller_incarnation_ = task.controller_incarnation();
@@ -68,6 +77,7 @@ absl::Status RelayCore::OnTask(const v1::RelayTask& task, Link* controller, Time
 void RelayCore::ParentUp(Link* parent) {
   if (!log_) return parent->Close();  // it was dialed for a task that is over
   parent_link_ = parent;
+  question_ = 0;
   v1::ToController message;
   v1::LogAsk* const ask = message.mutable_log_ask();
   ask->set_version(log_->version());
@@ -82,13 +92,14 @@ void RelayCore::ParentEnded(const Link* parent) {
   if (parent_link_ == parent) parent_link_ = nullptr;
 }
 
-absl::Status RelayCore::FromParent(std::string_view bytes, Time) {
+absl::Status RelayCore::FromParent(const Frame& bytes, Time) {
   if (!log_) return absl::OkStatus();  // it came before the task was over
-  FAIRWAY_ASSIGN_OR_RETURN(const LogFrame frame, DecodeLogFrame(bytes));
+  FAIRWAY_ASSIGN_OR_RETURN(const LogFrame frame, DecodeLogFrame(bytes.payload));
   if (frame.version < log_->version()) return absl::OkStatus();  // R3
   FAIRWAY_RETURN_IF_ERROR(log_->TakeFrame(frame));
-  unreported_ += bytes.size();
-  if (unreported_ >= kAtOnce || log_->Urgent()) ReportUp();
+  unreported_ += bytes.payload.size();
+  if (bytes.id != 0) question_ = bytes.id;
+  if (unreported_ >= kAtOnce || log_->Urgent() || question_ != 0) ReportUp();
   PumpAll();
   return absl::OkStatus();
 }
@@ -111,6 +122,7 @@ absl::Status RelayCore::FromChild(Link* link, const Frame& frame, Time now) {
       return taken;
     }
     children_[*child].heard = now;
+    children_[*child].trips.Answer(frame.id, now);
     Pump(*child);
     if (log_->Urgent()) ReportUp();
     return absl::OkStatus();
@@ -148,6 +160,7 @@ absl::Status RelayCore::OnAsk(Link* link, const v1::LogAsk& ask, Time now) {
   if (asked.link != nullptr && asked.link != link) asked.link->Close();
   asked.link = link;
   asked.heard = now;
+  asked.trips.Clear();
   Pump(child);
   return absl::OkStatus();
 }
@@ -172,7 +185,12 @@ void RelayCore::PumpAll() {
   for (uint32_t child = 0; child < children_.size(); ++child) Pump(child);
 }
 
-void RelayCore::Judge(uint32_t child, bool stalled, Time now) {
+void RelayCore::ForgetTrips() {
+  own_.Clear();
+  for (Child& child : children_) child.trips.Clear();
+}
+
+void RelayCore::Judge(uint32_t child, bool stalled, LateRelays& late, Time now) {
   Child& one = children_[child];
   const LogOutbox& outbox = log_->outbox(child);
   if (stalled) one.heard = now;
@@ -184,7 +202,8 @@ void RelayCore::Judge(uint32_t child, bool stalled, Time now) {
   const bool awaited = one.link == nullptr || (one.relay && !Planted(Bug::kDeafRelay));
   if (awaited && now - one.heard > options_.patience)
     return GiveUp(child, one.link == nullptr ? "it has no connection" : "it is silent");
-  if (now - one.taken > options_.patience) GiveUp(child, std::string(kCrowded));
+  if (now - one.taken > options_.patience) return GiveUp(child, std::string(kCrowded));
+  if (late.IsLate(one.trips)) GiveUp(child, one.trips.LateText());
 }
 
 void RelayCore::GiveUp(uint32_t child, std::string reason) {
@@ -204,7 +223,7 @@ void RelayCore::ReportUp() {
   if (parent_link_ == nullptr || parent_link_->queued_bytes() >= options_.link_bytes) return;
   unreported_ = 0;
   do {
-    Send(parent_link_, EncodeLogReport(log_->Next()), kLogReportFrame);
+    Send(parent_link_, EncodeLogReport(log_->Next()), kLogReportFrame, std::exchange(question_, 0));
   } while (log_->HasNews());
 }
 
@@ -212,13 +231,32 @@ void RelayCore::Tick(Time now) {
   const bool stalled = now - std::exchange(ticked_, now) > options_.patience / 2;
   if (!log_) return;
   PumpAll();
-  for (uint32_t child = 0; child < children_.size(); ++child) Judge(child, stalled, now);
+  if (stalled) ForgetTrips();
+  LateRelays late(options_.soon, own_);
+  for (const Child& child : children_) {
+    if (child.relay) late.Add(child.trips);
+  }
+  for (uint32_t child = 0; child < children_.size(); ++child) Judge(child, stalled, late, now);
   for (uint32_t child = 0; child < children_.size(); ++child) {
     if (children_[child].link != nullptr && log_->outbox(child).HasNews() &&
         children_[child].link->queued_bytes() == 0)
       Send(children_[child].link, log_->Next(child), kLogFrame);
   }
   ReportUp();
+}
+
+void RelayCore::Ask(Time now, Time late) {
+  own_.Add(late);
+  for (uint32_t i = 0; i < children_.size(); ++i) {
+    Child& child = children_[i];
+    const LogOutbox& outbox = log_->outbox(i);
+    if (!child.relay || child.link == nullptr || child.link->queued_bytes() > 0 ||
+        outbox.bytes() > kMostWhenAsked)
+      continue;
+    const uint64_t question = child.trips.Ask(now);
+    if (question == 0) continue;
+    Send(child.link, LogFrameWriter(log_->version(), {}).Take(), kLogFrame, question);
+  }
 }
 
 absl::Status RelayCore::CheckInvariants() const {

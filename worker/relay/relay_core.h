@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "fairway/v1/link.pb.h"
 #include "log/relay.h"
+#include "log/round_trips.h"
 #include "transport/link.h"
 
 namespace fairway {
@@ -37,6 +38,8 @@ struct RelayOptions {
   // A child without a link for longer, a relay below it that is silent for longer, or a crowded
   // child that takes nothing for longer gets another parent.
   std::chrono::milliseconds patience{1000};
+  // A relay below it that answers so soon is not late (LateRelays).
+  std::chrono::milliseconds soon{20};
   size_t link_bytes = 1 << 20;  // a link gets no more frames while this many are queued
   LogRelayLimits limits;
 };
@@ -62,8 +65,9 @@ class RelayCore {
   void ParentEnded(const Link* parent);
   // The endpoint of the relay above it; empty: none, or the controller.
   const std::string& parent() const { return parent_; }
-  // A frame of the log from the parent. On an error the link is over.
-  absl::Status FromParent(std::string_view frame, Time now);
+  // A frame of the log from the parent; one with an id is answered at once (RoundTrips). On an
+  // error the link is over.
+  absl::Status FromParent(const Frame& frame, Time now);
 
   // A frame from a child: first its LogAsk, then reports. On an error the link is over.
   // FAILED_PRECONDITION: not yet, or not any more in this version, or it has yet to hear that its
@@ -76,6 +80,9 @@ class RelayCore {
   // Reports to the parent, tells children what is concluded, and looks after children. Call it
   // several times in its patience.
   void Tick(Time now);
+  // Asks the relays below it, to know which are late. Call it after each AskPause. `late`: by how
+  // much the pause was longer than it should have been.
+  void Ask(Time now, Time late);
 
   uint64_t version() const { return log_ ? log_->version() : 0; }  // 0: it relays nothing
   size_t bytes() const { return log_ ? log_->bytes() : 0; }
@@ -99,14 +106,17 @@ class RelayCore {
     Time taken{0};
     LogNumber taken_to = 0;
     bool told = false;  // the controller knows that it needs another parent
+    RoundTrips trips;   // of a relay, on this link
   };
   absl::Status OnAsk(Link* link, const v1::LogAsk& ask, Time now);
-  void Send(Link* link, std::string payload, uint8_t type);
+  void Send(Link* link, std::string payload, uint8_t type, uint64_t id = 0);
   void Pump(uint32_t child);
   void PumpAll();
   void ReportUp();
-  // Gives up a child that is too late. `stalled`: this process did not run, so nobody is.
-  void Judge(uint32_t child, bool stalled, Time now);
+  // Gives up a child that is in trouble. `stalled`: this process did not run, so nobody is.
+  void Judge(uint32_t child, bool stalled, LateRelays& late, Time now);
+  // What was measured while this process did not run tells nothing.
+  void ForgetTrips();
   // Closes its link, and tells the controller.
   void GiveUp(uint32_t child, std::string reason);
   std::optional<uint32_t> ChildOf(const Link* link) const;
@@ -122,6 +132,8 @@ class RelayCore {
   std::vector<Child> children_;  // as numbered in log_
   Time ticked_{0};               // the last Tick
   size_t unreported_ = 0;        // bytes of frames since the last report
+  uint64_t question_ = 0;        // of the parent, to be answered; 0: none
+  RoundTrips own_;               // how late Ask was called
   uint64_t sent_messages_ = 0;
   uint64_t sent_bytes_ = 0;
 };

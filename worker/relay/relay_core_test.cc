@@ -2,6 +2,7 @@
 #include "worker/relay/relay_core.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
@@ -95,8 +97,9 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
                                                           : secret_);
     return relay_.FromChild(&link, PackFrame(message), now_);
   }
-  absl::Status Report(TestLink& link, const LogReport& report) {
+  absl::Status Report(TestLink& link, const LogReport& report, uint64_t answers = 0) {
     Frame frame;
+    frame.id = answers;
     frame.type = kLogReportFrame;
     frame.payload = EncodeLogReport(report);
     return relay_.FromChild(&link, frame, now_);
@@ -105,12 +108,50 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
     LogFrameWriter writer(version, {});
     for (const auto& [number, executor] : entries)
       writer.Add({number, LogSpan::One(executor), EntryKind::kCommand, 0}, std::to_string(number));
-    return relay_.FromParent(writer.Take(), now_);
+    Frame frame;
+    frame.payload = writer.Take();
+    return relay_.FromParent(frame, now_);
   }
   // As a relay does that runs.
   void Tick(milliseconds passed = milliseconds(100)) {
     for (const milliseconds step(100); passed.count() > 0; passed -= step) {
       now_ += std::min(step, passed);
+      relay_.Tick(now_);
+    }
+  }
+
+  // A relay with three relays below it, 31 to 33.
+  void TaskWithRelays() {
+    v1::RelayTask task;
+    task.set_version(3);
+    task.set_controller_incarnation(controller_incarnation_);
+    for (uint32_t i = 1; i <= 3; ++i) {
+      v1::RelayTask::Child* const child = task.add_children();
+      child->set_incarnation(30 + i);
+      child->set_secret(fmt::format("s{}", 30 + i));
+      child->set_relay(true);
+      child->add_below()->set_executor(i);
+    }
+    ASSERT_TRUE(relay_.OnTask(task, &controller_, now_).ok());
+    for (uint32_t i = 1; i <= 3; ++i) ASSERT_TRUE(Ask(relays_[i - 1], 30 + i, 3, 0).ok());
+  }
+  // For this time these relays report at each tick, and answer after so long. `own`: how late this
+  // relay asks.
+  void Pass(milliseconds time, std::vector<milliseconds> answers, milliseconds own = {}) {
+    for (; time.count() > 0; time -= milliseconds(100)) {
+      const RelayCore::Time begin = now_;
+      relay_.Ask(now_, own);
+      std::vector<std::pair<milliseconds, TestLink*>> order;
+      for (size_t i = 0; i < answers.size(); ++i) order.emplace_back(answers[i], &relays_[i]);
+      std::ranges::sort(order);
+      for (const auto& [after, link] : order) {
+        now_ = begin + after;
+        for (const Frame& frame : std::exchange(link->sent, {})) {
+          if (frame.id != 0) (void)Report(*link, {3, 0, {}}, frame.id);
+        }
+      }
+      now_ = begin + milliseconds(100);
+      for (TestLink& link : relays_) (void)Report(link, {3, 0, {}});
       relay_.Tick(now_);
     }
   }
@@ -121,6 +162,7 @@ class RelayCoreTest : public ::testing::Test, public RelayActions {
                         .limits = {.child_bytes = 200, .frame_bytes = 500}};
   RelayCore relay_{options_, this};
   TestLink controller_, parent_, executor_, below_;
+  std::array<TestLink, 3> relays_;
   RelayCore::Time now_{0};
   std::vector<std::string> dialed_, told_;
   std::string secret_;                    // said in place of the right one
@@ -313,6 +355,68 @@ TEST_F(RelayCoreTest, ARelayThatDidNotRunDoesNotJudgeItsChildrenForThat) {
   EXPECT_THAT(told_, IsEmpty());
   Tick();
   EXPECT_THAT(told_, ElementsAre("22 in 3: it is silent"));
+}
+
+TEST_F(RelayCoreTest, ARelayThatIsLateAgainAndAgainIsGivenUp) {
+  TaskWithRelays();
+  Pass(milliseconds(1900), {milliseconds(1), milliseconds(45), milliseconds(2)});
+  EXPECT_THAT(told_, IsEmpty());
+  Pass(milliseconds(1000), {milliseconds(1), milliseconds(45), milliseconds(2)});
+  EXPECT_THAT(told_, ElementsAre(HasSubstr("32 in 3: it is late: more than half of its last 20 "
+                                           "answers took 45 ms")));
+  EXPECT_TRUE(relays_[1].closed);
+  EXPECT_FALSE(relays_[0].closed || relays_[2].closed);
+}
+
+TEST_F(RelayCoreTest, RelaysThatAreEquallyLateAreKept) {
+  TaskWithRelays();
+  Pass(milliseconds(9000), {milliseconds(45), milliseconds(50), milliseconds(45)});
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(RelayCoreTest, ARelayThatIsLateItselfJudgesNobodyForThat) {
+  TaskWithRelays();
+  const milliseconds late(45);
+  Pass(milliseconds(9000), {late, late, milliseconds(1)}, milliseconds(40));
+  EXPECT_THAT(told_, IsEmpty());
+  // It does not run for a while, and what it has measured counts for nothing.
+  for (int i = 0; i < 3; ++i) {
+    now_ += milliseconds(600);
+    Pass(milliseconds(2000), {late, milliseconds(1), milliseconds(1)});
+  }
+  EXPECT_THAT(told_, IsEmpty());
+  Pass(milliseconds(100), {late, milliseconds(1), milliseconds(1)});
+  EXPECT_THAT(told_, ElementsAre(HasSubstr("31 in 3: it is late")));
+}
+
+TEST_F(RelayCoreTest, ARelayThatAnswersNothingOrTakesMuchIsNotLate) {
+  TaskWithRelays();
+  Pass(milliseconds(9000), {milliseconds(1), milliseconds(2)});  // 33 does not know questions
+  EXPECT_THAT(told_, IsEmpty());
+  relays_[1].queued = 1;  // it is not asked while there is more to be written
+  Pass(milliseconds(9000), {milliseconds(1), milliseconds(45)});
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(RelayCoreTest, AQuestionIsAnsweredAtOnceAndOnce) {
+  Task(3);
+  Frame frame;
+  frame.payload = LogFrameWriter(3, {}).Take();
+  frame.id = 5;
+  ASSERT_TRUE(relay_.FromParent(frame, now_).ok());
+  ASSERT_EQ(controller_.sent.size(), 1u);
+  EXPECT_EQ(controller_.sent[0].id, 5u);
+  controller_.sent.clear();
+  controller_.queued = 1000;
+  frame.id = 6;
+  ASSERT_TRUE(relay_.FromParent(frame, now_).ok());
+  EXPECT_THAT(controller_.sent, IsEmpty());  // there is no room
+  controller_.queued = 0;
+  Tick();
+  Tick();
+  ASSERT_EQ(controller_.sent.size(), 2u);
+  EXPECT_EQ(controller_.sent[0].id, 6u);
+  EXPECT_EQ(controller_.sent[1].id, 0u);
 }
 
 TEST_F(RelayCoreTest, AChildThatDialsAgainReplacesItsOldLink) {

@@ -45,7 +45,7 @@ RelayProcess::RelayProcess(EventLoop& loop, RelayConfig config)
       link_(loop, config_.controller, config_.tls,
             {.on_open = [this] { Register(); },
              .on_message = [this](const v1::FromController& message) { OnMessage(message); },
-             .on_log_frame = [this](const std::string& frame) { OnLogFrame(frame); },
+             .on_log_frame = [this](const Frame& frame) { OnLogFrame(frame); },
              .on_end = [this](const std::string& why, bool) { OnLinkEnd(why); },
              .fill_heartbeat =
                  [this](v1::Heartbeat& to) {
@@ -55,7 +55,7 @@ RelayProcess::RelayProcess(EventLoop& loop, RelayConfig config)
       parent_(loop, config_.tls,
               {.on_open = [this](Link* link) { core_.ParentUp(link); },
                .on_frame =
-                   [this](const std::string& frame) {
+                   [this](const Frame& frame) {
                      const absl::Status status = core_.FromParent(frame, Now());
                      if (!status.ok()) parent_.End(Text(status));
                    },
@@ -76,6 +76,7 @@ absl::Status RelayProcess::Start() {
   spdlog::info("the relay of worker {} listens at {}", config_.worker, endpoint_);
   link_.Connect();
   Tick();
+  AskLater();
   return absl::OkStatus();
 }
 
@@ -88,6 +89,14 @@ void RelayProcess::Tick() {
   core_.Tick(Now());
   port_.Tick();
   loop_.PostAfter(kTick, "relay tick", [this] { Tick(); });
+}
+
+void RelayProcess::AskLater() {
+  const auto pause = AskPause(++asked_);
+  loop_.PostAfter(pause, "ask relays", [this, due = Now() + pause] {
+    core_.Ask(Now(), Now() - due);
+    AskLater();
+  });
 }
 
 void RelayProcess::Register() {
@@ -132,7 +141,7 @@ void RelayProcess::OnTask(const v1::RelayTask& task) {
   if (!status.ok()) link_.End(Text(status));
 }
 
-void RelayProcess::OnLogFrame(const std::string& frame) {
+void RelayProcess::OnLogFrame(const Frame& frame) {
   if (!core_.parent().empty()) return;  // of a task before
   if (const absl::Status status = core_.FromParent(frame, Now()); !status.ok())
     link_.End(Text(status));

@@ -41,9 +41,10 @@ class RelayProcess final : private RelayActions {
  private:
   class ControllerEnd;
   void Tick();
+  void AskLater();
   void Register();
   void OnMessage(const v1::FromController& message);
-  void OnLogFrame(const std::string& frame);
+  void OnLogFrame(const Frame& frame);
   void OnTask(const v1::RelayTask& task);
   void OnLinkEnd(const std::string& why);
   void DialParent(const std::string& endpoint) override;
@@ -59,6 +60,7 @@ class RelayProcess final : private RelayActions {
   ParentLink parent_;
   std::unique_ptr<LinkServer> server_;
   std::string endpoint_;
+  uint64_t asked_ = 0;  // how often AskLater ran
   std::optional<int> exit_code_;
 };
 
