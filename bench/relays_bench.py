@@ -12,9 +12,7 @@ Children of a relay that was silent for a second get another parent, as do those
 
 import contextlib
 import pathlib
-import signal
 import sys
-import threading
 import time
 
 from measure import bar, mad, median, row
@@ -24,41 +22,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 CLIENT = HERE.parent / "build" / "release" / "bench" / "dispatch_client"
 EXECUTORS, USED = 8, 2
 STYLE = "OpByOp"
-
-
-@contextlib.contextmanager
-def stopped(process):
-    process.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.signal(signal.SIGCONT)
-
-
-@contextlib.contextmanager
-def again_and_again(act, pause):
-    """Calls `act` on another thread until the block ends, with a pause of so many seconds before each call."""
-    over = threading.Event()
-
-    def calls():
-        while not over.wait(pause):
-            act()
-
-    thread = threading.Thread(target=calls)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def slow(process):
-    def hinder():
-        with stopped(process):
-            time.sleep(0.09)
-
-    return again_and_again(hinder, 0.01)
 
 
 def settled(cluster):
@@ -87,8 +50,9 @@ def rate(client, seconds):
 
 
 def run(quick):
-    sys.path[:0] = [str(HERE.parent / "tests" / "e2e")]
+    sys.path[:0] = [str(HERE.parent / "tests" / folder) for folder in ("e2e", "support")]
     from cluster import Cluster, clean_environment, wait_for
+    from hindered import again_and_again, slow, stopped
 
     rounds, seconds, scale = (1, 0.2, 8) if quick else (9, 4, 1)
     before, ratios, moves = {}, {}, {}

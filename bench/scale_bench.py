@@ -3,6 +3,7 @@
 
 The controller's real code drives simulated hosts in virtual time. The CPU of that code is measured; the
 times of a computation on the devices and of the network are declared (docs/design/0045-scale-model.md).
+The controller's is measured again without the hosts between its turns, which take its caches.
 Rows by size: the shortest computation at which a chain of gang computations runs at 99 % of the rate of a
 loop without a controller; the period of gangs whose computation takes no time; the CPU of the controller,
 its sockets, a host and the busiest relay for a gang at parity; the bytes that a host, an array and a waiting gang hold in

@@ -4,19 +4,18 @@
 TEST_RELAY_EXECUTORS sets the size of the island; 8 by default, 64 needs some GB of memory.
 """
 
-import contextlib
 import os
 import pathlib
 import signal
 import socket
 import struct
 import subprocess
-import threading
 import time
 
 import pytest
 
 from cluster import BIN, clean_environment, wait_for
+from hindered import slow, stopped
 
 PROGRAM = BIN.parent / "tests" / "islands_program"
 EXECUTORS = int(os.environ.get("TEST_RELAY_EXECUTORS", "8"))
@@ -107,36 +106,12 @@ def test_children_of_a_stopped_relay_get_another_parent(island):
     worker = island.relay_with("executors")
     children = [w for w, parent in island.parents().items() if parent == worker]
     assert children
-    stopped = island.process(worker)
-    stopped.signal(signal.SIGSTOP)
-    try:
+    with stopped(island.process(worker)):
         wait_for(lambda: all(island.parents()[child] != worker for child in children),
                  "another parent of its children")
         assert island.total("fairway_relay_troubles_total") >= 1
         island.goes_on()
-    finally:
-        stopped.signal(signal.SIGCONT)
     island.ends_well()
-
-
-@contextlib.contextmanager
-def late(process):
-    """The process runs for 10 ms of every 100."""
-    over = threading.Event()
-
-    def hinder():
-        while not over.wait(0.01):
-            process.signal(signal.SIGSTOP)
-            time.sleep(0.09)
-            process.signal(signal.SIGCONT)
-
-    thread = threading.Thread(target=hinder)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_children_of_a_relay_that_is_late_again_and_again_get_another_parent_and_no_others(island):
@@ -145,7 +120,7 @@ def test_children_of_a_relay_that_is_late_again_and_again_get_another_parent_and
         before = island.parents()
         worker = island.relay_with("executors")
         children = [w for w, parent in before.items() if parent == worker]
-        with late(island.process(worker)):
+        with slow(island.process(worker)):
             wait_for(lambda: all(island.parents()[child] != worker for child in children),
                      "another parent of its children")
             after = island.parents()
