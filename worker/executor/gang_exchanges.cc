@@ -276,6 +276,8 @@ void GangExchanges::End(uint64_t id, const absl::Status& status) {
   std::lock_guard lock(mutex_);
   if (!closed_.ok()) return;
   ended_through_ = std::max(ended_through_, id);
+  // Mostly nobody has pulled of any launch, or offers anything.
+  if (status.ok() && launches_.empty()) return SlotsAreFree();
   Launch& launch = launches_[id];
   launch.ended = true;
   if (!status.ok()) return Fail(id, id, status);

@@ -114,8 +114,11 @@ LaneReader* GangExchanges::LaneFrom(Peer& peer) {
 bool GangExchanges::FindInLane(Peer& peer, const PushName& name) {
   LaneReader* const lane = LaneFrom(peer);
   if (lane == nullptr) return false;
-  DropBefore(name.launch, *lane);
-  const auto first = lane->Peek();
+  auto first = lane->Peek();
+  if (first.ok() && first->has_value() && (*first)->name.launch < name.launch) {
+    DropBefore(name.launch, *lane);
+    first = lane->Peek();
+  }
   if (!first.ok()) {
     peer.got = Got{{}, nullptr, first.status()};
     return true;
@@ -172,15 +175,17 @@ absl::Status GangExchanges::Push(std::unique_lock<std::mutex>& lock, const PeerP
                                  const PushName& name, std::string_view bytes,
                                  LaneWriter::Rings rings) {
   while (true) {
-    FAIRWAY_RETURN_IF_ERROR(WaitFor(
-        lock, name.launch, {&to, 1},
-        [&](Peer& peer) {
-          if (HasRoom(peer)) return true;
-          // What nobody wants here could, by way of others, keep that one from making room.
-          DropBefore(name.launch);
-          return false;
-        },
-        kLookForRoom));
+    if (!closed_.ok() || !failed_.empty() || !HasRoom(*to)) {
+      FAIRWAY_RETURN_IF_ERROR(WaitFor(
+          lock, name.launch, {&to, 1},
+          [&](Peer& peer) {
+            if (HasRoom(peer)) return true;
+            // What nobody wants here could, by way of others, keep that one from making room.
+            DropBefore(name.launch);
+            return false;
+          },
+          kLookForRoom));
+    }
     if (to->out == nullptr) break;
     if (to->out->Write(name, bytes, rings)) return absl::OkStatus();
     to->out = nullptr;  // taken back there
@@ -248,8 +253,10 @@ absl::Status GangExchanges::Receive(std::unique_lock<std::mutex>& lock,
                      peer.member.endpoint, peer.got->bytes.size(), bytes);
       break;
     }
+  }
+  if (status.ok()) {
     lock.unlock();  // only this thread takes pushes
-    use(i, peer.got->bytes);
+    for (size_t i = 0; i < from.size(); ++i) use(i, from[i]->got->bytes);
     lock.lock();
   }
   for (const PeerPtr& peer : from) {

@@ -27,6 +27,7 @@ class Reduction {
       : exchange_(exchange), launch_(launch), round_(round), own_(own), combine_(combine) {
     const auto& hosts = exchange.hosts();
     while (std::count(hosts[host_].begin(), hosts[host_].end(), exchange.self()) == 0) ++host_;
+    if (hosts.size() == 1) return;
     for (const size_t member : hosts[host_]) {
       if (member != exchange.self()) neighbours_.push_back(member);
     }
@@ -131,7 +132,7 @@ class Reduction {
   const Blob& own_;
   const absl::FunctionRef<void(char*, const char*)> combine_;
   size_t host_ = 0;
-  std::vector<size_t> neighbours_;  // on the same host, without this one
+  std::vector<size_t> neighbours_;  // on the same host, without this one; of several hosts
   std::shared_ptr<Blob> result_;
 };
 
