@@ -13,9 +13,13 @@ one computation that does it 128 times. Each program of bench/dispatch tells wha
   JAX, several processes  one for each device, gloo; 2 to 4 devices
   Ray actors, Ray graph, Ray graph of 128, Monarch   only with --peers, as they are installed for it,
                           into .venv-peers
-  TCP hub                 the floor: a hub and a process for each device, blocking loopback sockets
+  TCP hub                 a floor: a hub and a process for each device, blocking loopback sockets; its
+                          chained steps wait for no sum
+  Shared memory           the floor of chained steps that need the sum of the step before: a process
+                          for each device, futexes
 
-Each is measured in turns with Fairway, the others not running. CPU and memory (each process's most
+Each is measured in turns with Fairway, the others not running; one executor each and the two floors
+in the same turns, as they are compared with each other. CPU and memory (each process's most
 resident memory, shared pages counted each time) are those of all processes involved.
 
 Expected: OpByOp costs some 20 us of CPU for messages and nodes, whatever the number of devices, and
@@ -42,6 +46,8 @@ TWO = "Fairway, two executors"
 EACH = "Fairway, one each"
 FRONT_DOOR = "Fairway, JAX front door"
 PEERS = ("Ray actors", "Ray graph", "Ray graph of 128", "Monarch")
+HUB, MEMORY = "TCP hub", "Shared memory"
+TOGETHER = (EACH, HUB, MEMORY)
 ROUNDS = 5
 
 
@@ -115,7 +121,8 @@ CLIENTS = {
         _alone, [PEERS_PYTHON, PROGRAMS / "ray_client.py", "chain"]), range(1, 9)),
     "Monarch": (functools.partial(
         _alone, [PEERS_PYTHON, PROGRAMS / "monarch_client.py"]), range(1, 33)),
-    "TCP hub": (functools.partial(_alone, [BUILD / "tcp_hub"]), range(1, 33)),
+    HUB: (functools.partial(_alone, [BUILD / "tcp_hub"]), range(1, 33)),
+    MEMORY: (functools.partial(_alone, [BUILD / "shared_sum"]), range(2, 33)),
 }
 
 
@@ -147,21 +154,24 @@ class Samples:
             self.memory.setdefault((who, devices), []).append(peak_memory(client.pids()) / 2**20)
 
 
-def measure_beside(fairway, who, devices, scale, rounds, samples):
-    start, possible = CLIENTS[who]
-    if devices not in possible:
-        return
+def measure_beside(fairway, group, devices, scale, rounds, samples):
+    clients = {}
     with contextlib.ExitStack() as stack:
-        try:
-            client = start(devices, scale, stack)
-        except ClientError as error:
-            samples.left_out.append((f"{devices} devices, {who}", str(error)))
-            return
-        stack.callback(client.close)
-        samples.measure(who, client, devices, warm_up=True)
-        for _ in range(rounds):
+        for who in group:
+            start, possible = CLIENTS[who]
+            if devices not in possible:
+                continue
+            try:
+                clients[who] = start(devices, scale, stack)
+            except ClientError as error:
+                samples.left_out.append((f"{devices} devices, {who}", str(error)))
+                continue
+            stack.callback(clients[who].close)
+            samples.measure(who, clients[who], devices, warm_up=True)
+        for _ in range(rounds if clients else 0):
             samples.measure("Fairway", fairway, devices)
-            samples.measure(who, client, devices)
+            for who, client in clients.items():
+                samples.measure(who, client, devices)
 
 
 def table(samples):
@@ -183,9 +193,12 @@ def table(samples):
 
 
 def bars_of(samples):
-    def rate(who, style, devices):
-        values = samples.rates.get((who, style, devices))
-        return None if values is None else paired(values, values, lambda a, _: a)
+    def rate(who, style, devices, beside=None):
+        these = samples.rates.get((who, style, devices))
+        those = samples.rates.get((beside or who, style, devices))
+        if these is None or those is None or len(these) != len(those):
+            return None
+        return paired(these, those, (lambda a, b: a / b) if beside else (lambda a, _: a))
 
     bars = [bar(f"{style} steps/s, {devices} devices, {who}", rate(who, style, devices),
                 at_least=least)
@@ -193,12 +206,12 @@ def bars_of(samples):
             for style, devices, least in (("OpByOp", 8, 5000), ("OpByOp", 16, 2500),
                                           ("OpByOp", 32, 1500), ("Chained", 8, 20000),
                                           ("Fused", 8, 50000))]
-    # Shares of the hub, and 3 and 10 times what Ray's graphs and 3 times what Monarch reached.
-    for style, share, least in (("OpByOp", 0.7, 3110), ("Chained", 0.3, 6810), ("Fused", 0, 5730)):
-        hub = rate("TCP hub", style, 8)
-        if hub is not None:
-            least = max(least, round(share * hub[0]))
+    # 3 and 10 times what Ray's graphs and 3 times what Monarch reached, and shares of the floors.
+    for style, least in (("OpByOp", 3110), ("Chained", 6810), ("Fused", 5730)):
         bars.append(bar(f"{style} steps/s, 8 devices, {EACH}", rate(EACH, style, 8), at_least=least))
+    for style, least, floor in (("OpByOp", 0.7, HUB), ("Chained", 0.3, HUB), ("Chained", 0.5, MEMORY)):
+        bars.append(bar(f"{style}, 8 devices, {EACH}: times the rate of {floor}",
+                        rate(EACH, style, 8, floor), at_least=least))
     for style, most in (("OpByOp", 30), ("Chained", 5)):
         used = samples.cpu.get(("Fairway", style, 8))
         measured = None if used is None else paired(used, used, lambda a, _: a / 8)
@@ -224,7 +237,9 @@ def run(quick, peers=False, devices=None, beside=None):
             fairway = _fairway(count, scale, stack)
             stack.callback(fairway.close)
             samples.measure("Fairway", fairway, count, warm_up=True)
-            for who in wanted:
-                print(f"{count} devices: {who}", file=sys.stderr, flush=True)
-                measure_beside(fairway, who, count, scale, rounds, samples)
+            together = [who for who in wanted if who in TOGETHER]
+            alone = [[who] for who in wanted if who not in TOGETHER]
+            for group in [*alone, together]:
+                print(f"{count} devices: {', '.join(group)}", file=sys.stderr, flush=True)
+                measure_beside(fairway, group, count, scale, rounds, samples)
     return table(samples), bars_of(samples), samples.left_out

@@ -125,6 +125,8 @@ def test_gangs_are_dispatched_beside_jax_and_the_floor_and_other_systems_are_nam
                            ("Chained", "Fairway, JAX front door"), ("OpByOp", "JAX"),
                            ("OpByOp", "TCP hub"), ("Chained", "TCP hub")):
             assert f"{style}, {devices} devices, {who}" in names
+    for who in ("Fairway, one each", "Shared memory"):
+        assert f"Chained, 8 devices, {who}" in names
     # A test installs nothing.
     assert [entry["name"] for entry in result["left_out"]] == [
         "Ray actors", "Ray graph", "Ray graph of 128", "Monarch"]
