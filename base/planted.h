@@ -88,6 +88,8 @@ enum class Bug {
   kNoAbandon,         // dispatch: does not tell the peers of a member that failed alone
   kIdsOfTheBlock,     // executor: a branch takes the launch ids of the block that ran
   kLeaveOutSilently,  // executor: leaves a step out and does not tell the others
+  kGoodBlock,         // executor: what a block should have made is good although a step has failed
+  kOneIdForBlock,     // executor: a block takes one launch id
   kKeepFailed,        // memory: keeps the memory of outputs that a launch failed to make reserved
   kDropKept,          // codec: does not send arguments that must not be donated
   kDropFailedArguments,  // codec: does not send failed arguments of a sequence

@@ -87,6 +87,8 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kNoAbandon, std::string_view("no_abandon")},
     std::pair{Bug::kIdsOfTheBlock, std::string_view("ids_of_the_block")},
     std::pair{Bug::kLeaveOutSilently, std::string_view("leave_out_silently")},
+    std::pair{Bug::kGoodBlock, std::string_view("good_block")},
+    std::pair{Bug::kOneIdForBlock, std::string_view("one_id_for_block")},
     std::pair{Bug::kKeepFailed, std::string_view("keep_failed")},
     std::pair{Bug::kDropKept, std::string_view("drop_kept")},
     std::pair{Bug::kDropFailedArguments, std::string_view("drop_failed_arguments")},

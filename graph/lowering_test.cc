@@ -257,10 +257,12 @@ TEST(Lowering, MemoryIsThatOfTheWindow) {
   const ProgramPlan plan = m.Lowered();
   const auto& run = std::get<ProgramPlan::RunSequence>(plan.steps[0]);
   // 64 bytes for each value and each step's own needs.
-  EXPECT_GE(run.temp_bytes, 64 * kWideWindow);
-  EXPECT_LE(run.temp_bytes, 64 * (kWideWindow + 4));
-  EXPECT_EQ(WindowOf(*run.sequence).steps, kWideWindow);
+  EXPECT_GE(run.temp_bytes, 64 * kBlocksWindow);
+  EXPECT_LE(run.temp_bytes, 64 * (kBlocksWindow + 4));
+  EXPECT_EQ(WindowOf(*run.sequence).steps, kBlocksWindow);
   Sequence large = *run.sequence;
+  large.types = {{DType::kF32, Shape{{500}}, ""}};
+  EXPECT_EQ(WindowOf(large).steps, kWideWindow);
   large.types = {{DType::kF32, Shape{{1000}}, ""}};
   EXPECT_EQ(WindowOf(large).steps, kSequenceWindow);
   EXPECT_EQ(WindowOf(large).more_bytes, 0);

@@ -109,10 +109,11 @@ struct Sequence {
 // step. A step with several failed inputs has the error of the first.
 std::vector<int32_t> FailedBy(const Sequence& sequence, const std::vector<bool>& failed);
 
-// Steps of a sequence that are at work at the same time, at most; of one whose steps make little,
-// see WindowOf (graph/sequence_builder.h).
+// Steps of a sequence that are at work at the same time, at most: the second if they make little
+// (WindowOf in graph/sequence_builder.h), the third if they make little and are launched in blocks.
 inline constexpr int kSequenceWindow = 8;
 inline constexpr int kWideWindow = 32;
+inline constexpr int kBlocksWindow = 64;
 
 // Gangs at work on an executor at the same time, at most, if their devices wait for each other
 // (PJRT CPU serialises more, and its pool has few threads).

@@ -189,8 +189,8 @@ int64_t PeakBytes(const Sequence& sequence) {
 }
 
 Window WindowOf(const Sequence& sequence) {
-  const int64_t more = std::min<int64_t>(MaxSteps(sequence), kWideWindow) - kSequenceWindow;
-  if (more <= 0) return {};
+  const int64_t steps = MaxSteps(sequence);
+  if (steps <= kSequenceWindow) return {};
   int64_t largest = 0;
   for (const Instruction& in : sequence.instructions) {
     if (in.op != Op::kRun) continue;
@@ -198,9 +198,12 @@ Window WindowOf(const Sequence& sequence) {
     for (const int32_t type : in.types) bytes = Plus(bytes, Bytes(sequence.types[type]));
     largest = std::max(largest, bytes);
   }
-  const int64_t bytes = Times(more, largest);
-  if (bytes > kWideBytes) return {};
-  return {kWideWindow, bytes};
+  for (const int window : {kBlocksWindow, kWideWindow}) {
+    const int64_t more = std::min<int64_t>(steps, window) - kSequenceWindow;
+    const int64_t bytes = Times(more, largest);
+    if (bytes <= kWideBytes) return {window, bytes};
+  }
+  return {};
 }
 
 int64_t LoopWork(const Sequence& sequence) {

@@ -182,6 +182,8 @@ std::string_view ReasonText(Reason reason) {
       return "one executor";
     case Reason::kNoThreads:
       return "no threads";
+    case Reason::kNoBlocks:
+      return "no blocks";
   }
   return "";
 }
@@ -191,23 +193,27 @@ const std::vector<BackendUnderTest>& Backends() {
       {"pjrt",
        OpenedPjrt,
        {{"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
+        {"ABlockOverTwoExecutors", Reason::kOneExecutor},
         {"AGangOverTwoExecutors", Reason::kOneExecutor}},
        /*computes=*/true,
        /*has_brief=*/true},
       {"cuda",
        OpenedCuda,
        {{"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
+        {"ABlockOverTwoExecutors", Reason::kOneExecutor},
         {"AGangOverTwoExecutors", Reason::kOneExecutor}}},
       {"host", Opened<NativeBackend<HostRuntime>>, {{"StableHloRuns", Reason::kNoCompiler}}},
       {"sim",
        Opened<NativeBackend<SimRuntime>>,
        {{"StableHloRuns", Reason::kNoCompiler},
+        {"ABlockOverTwoExecutors", Reason::kNoBlocks},
         {"LargeBytesComeBackAsTheyWere", Reason::kNoComputation}},
        /*computes=*/false},
       {"fake",
        Opened<FakeBackend>,
        {{"LateInputsInParallelThreads", Reason::kNoThreads},
         {"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
+        {"ABlockOverTwoExecutors", Reason::kOneExecutor},
         {"AGangOverTwoExecutors", Reason::kOneExecutor},
         {"StableHloRuns", Reason::kNoCompiler}},
        /*computes=*/true,

@@ -35,6 +35,7 @@ enum class Reason {
   kNoDeclaredTimes,
   kOneExecutor,
   kNoThreads,
+  kNoBlocks,
 };
 // The text in the table of docs/testing.md: "no compiler".
 std::string_view ReasonText(Reason reason);

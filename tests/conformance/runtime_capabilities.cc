@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Capabilities that not every runtime has.
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -54,6 +55,7 @@ class Member final : public Exchange {
   }
   absl::Status Receive(uint64_t launch, uint32_t round, int32_t part,
                        const std::vector<size_t>& from, size_t bytes, Use use) override {
+    if (launch == fails) return absl::DataLossError("its bytes were lost");
     for (const size_t member : from) {
       FAIRWAY_ASSIGN_OR_RETURN(const auto blob, meeting_->Get({member, launch, round, part},
                                                               static_cast<int64_t>(bytes)));
@@ -89,6 +91,8 @@ class Member final : public Exchange {
     return ended_;
   }
 
+  uint64_t fails = 0;  // the launch in which it receives nothing
+
  private:
   const std::shared_ptr<Meeting> meeting_;
   const size_t self_;
@@ -116,16 +120,18 @@ TEST_P(RuntimeConformance, ADeclaredTimePasses) {
   EXPECT_EQ(Read(*result->outputs[0][0]).value(), Computed({1, 2, 3, 4}));
 }
 
+// One of two executors.
+struct Side {
+  std::vector<int> devices;
+  std::shared_ptr<Member> member;
+  std::shared_ptr<LoadedExecutable> code;
+  absl::StatusOr<LaunchResult> result;
+};
+
 TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
   auto compiled = backend_->Compile(Program::kPsum, test::Spmd(kDevices));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const auto meeting = std::make_shared<Meeting>();
-  struct Side {
-    std::vector<int> devices;
-    std::shared_ptr<Member> member;
-    std::shared_ptr<LoadedExecutable> code;
-    absl::StatusOr<LaunchResult> result;
-  };
   Side sides[2];
   sides[0].devices = {0, 1};
   sides[1].devices = {3, 2};
@@ -167,6 +173,80 @@ TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
     ASSERT_TRUE(side.result.ok()) << side.result.status();
     for (auto& outputs : side.result->outputs) EXPECT_EQ(Read(*outputs[0]).value(), Computed({15}));
     EXPECT_EQ(side.member->ended().at(7), absl::OkStatus());
+  }
+}
+
+TEST_P(RuntimeConformance, ABlockOverTwoExecutors) {
+  auto compiled = backend_->Compile(Program::kDonatingPsum, test::Spmd(kDevices));
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto meeting = std::make_shared<Meeting>();
+  Side sides[2];
+  sides[0].devices = {0, 1};
+  sides[1].devices = {3, 2};
+  std::vector<std::unique_ptr<DeviceBuffer>> shards;
+  for (int d = 0; d < kDevices; ++d) shards.push_back(Put({static_cast<float>(1 << d)}, d));
+  for (size_t i : {0, 1}) {
+    sides[i].member = std::make_shared<Member>(meeting, i);
+    auto code = runtime().LoadShare(compiled->code, sides[i].devices, sides[i].member);
+    ASSERT_TRUE(code.ok()) << code.status();
+    // v1 = sum(x), v2 = sum(v1), v3 = sum(x); v2 and v3 are results.
+    LinkRequest request{
+        1, {{*code, {0}, 1, {}}, {*code, {1}, 1, {1}}, {*code, {0}, 1, {}}}, {2, 3}};
+    auto linked = runtime().Link(request);
+    ASSERT_TRUE(linked.ok()) << linked.status();
+    sides[i].code = *linked;
+    const auto refused = [&](auto change) {
+      LinkRequest wrong = request;
+      change(wrong);
+      return runtime().Link(wrong).status().code() == kInvalid;
+    };
+    EXPECT_TRUE(refused([](LinkRequest& r) { r.calls.clear(); }));
+    EXPECT_TRUE(refused([](LinkRequest& r) { r.calls[0].inputs = {1}; })) << "not made yet";
+    EXPECT_TRUE(refused([](LinkRequest& r) { r.calls[0].inputs = {0, 0}; }));
+    EXPECT_TRUE(refused([](LinkRequest& r) { r.calls[0].outputs = 2; }));
+    EXPECT_TRUE(refused([](LinkRequest& r) { r.calls[0].ends = {0}; })) << "an argument";
+    EXPECT_TRUE(refused([](LinkRequest& r) { r.results = {0}; })) << "an argument";
+    EXPECT_TRUE(refused([](LinkRequest& r) { r.arguments = 2; })) << "nothing reads the other";
+    EXPECT_TRUE(refused([&](LinkRequest& r) { r.calls[1].executable = *linked; })) << "a block";
+  }
+  // Returns the status, and runs both sides.
+  const auto run = [&](uint64_t launch) {
+    const auto one = [&](Side& side, absl::Status& status) {
+      LaunchRequest request;
+      request.executable = side.code.get();
+      request.devices = side.devices;
+      for (const int device : side.devices) request.inputs.push_back({shards[device].get()});
+      request.launch_id = launch;
+      std::promise<absl::Status> done;
+      side.result =
+          runtime().Launch(request, [&](absl::Status end) { done.set_value(std::move(end)); });
+      status = side.result.ok() ? done.get_future().get() : side.result.status();
+    };
+    absl::Status statuses[2];
+    std::thread other([&] { one(sides[1], statuses[1]); });
+    one(sides[0], statuses[0]);
+    other.join();
+    EXPECT_EQ(statuses[0].code(), statuses[1].code());
+    return statuses[0];
+  };
+  EXPECT_EQ(run(20), absl::OkStatus());
+  for (Side& side : sides) {
+    for (auto& outputs : side.result->outputs) {
+      EXPECT_EQ(Read(*outputs[0]).value(), Floats{60});
+      EXPECT_EQ(Read(*outputs[1]).value(), Floats{15}) << "x was consumed";
+    }
+    EXPECT_EQ(side.member->ended().size(), 3u);
+    EXPECT_EQ(side.member->ended().at(22), absl::OkStatus());
+    side.member->fails = 30;  // the first call
+  }
+  EXPECT_EQ(run(30).code(), absl::StatusCode::kDataLoss);
+  for (Side& side : sides) {
+    for (auto& outputs : side.result->outputs) {
+      EXPECT_EQ(test::WaitReady(*outputs[0]).code(), absl::StatusCode::kDataLoss);
+      EXPECT_EQ(Read(*outputs[1]).value(), Floats{15}) << "it needs nothing that has failed";
+    }
+    EXPECT_EQ(side.member->ended().at(31).code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(side.member->ended().at(32), absl::OkStatus());
   }
 }
 

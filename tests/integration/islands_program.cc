@@ -2,6 +2,9 @@
 // A client of islands of several executors (test_islands.py).
 //   islands_program ADDRESS sums       all_reduce over every island, and arrays from one to another
 //   islands_program ADDRESS run SLICE  gangs until one fails, then until new work runs again
+//   islands_program ADDRESS loops SLICE  runs of a program of brief steps, each of which needs sums
+//                                      of the one before, until one fails; then until they run
+//                                      again
 //   islands_program ADDRESS time BYTES COUNT   microseconds of one all_reduce of so many bytes
 //   islands_program ADDRESS flood      runs of a program as fast as they are taken, from a line of
 //                                      the standard input to the next
@@ -159,6 +162,79 @@ int RunUntilLossAndBack(Session& session, int slice) {
   return again.empty() && failures == 0 ? 0 : 1;
 }
 
+// A loop of 301 rounds: y = y + mean(x), then x = -mean(x).
+Executable Loops(Session& session, const std::vector<int>& devices) {
+  const auto count = static_cast<int64_t>(devices.size());
+  const ProgramBuilder::Type type{DType::kF32, {4 * count}, {count}};
+  NativeProgram turn("turn"), add("add");
+  turn.Result(turn.Scale(turn.AllReduce(turn.Parameter(DType::kF32, {4 * count}, {count})),
+                         -1.0 / static_cast<double>(count)),
+              {count});
+  const auto x = add.Parameter(DType::kF32, {4 * count}, {count});
+  const auto y = add.Parameter(DType::kF32, {4 * count}, {count});
+  add.Result(add.Add({y, add.Scale(add.AllReduce(x), 1.0 / static_cast<double>(count))}), {count});
+  ProgramBuilder program("loops");
+  const int n = static_cast<int>(count);
+  const auto slice = program.AddSlice("all", n);
+  const auto turned = program.AddNative(turn, n, {type});
+  const auto added = program.AddNative(add, n, {type});
+  const auto ends = program.Loop(
+      301, {program.Argument(slice, type), program.Argument(slice, type)},
+      [&](const ProgramBuilder::Values& values) {
+        const auto sum = program.Call(added, slice, {values[0], values[1]})[0];
+        return ProgramBuilder::Values{program.Call(turned, slice, {values[0]})[0], sum};
+      });
+  program.Result(ends[0]);
+  program.Result(ends[1]);
+  return session.Bind(program, {devices}).Get().value();
+}
+
+// Runs the loops a few times. Returns the error of one that failed, or nothing.
+std::string RunLoops(Session& session, const Executable& loops, const std::vector<int>& devices) {
+  const auto count = static_cast<int64_t>(devices.size());
+  Floats x(static_cast<size_t>(4 * count)), y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(i / 4 % 2 == 0 ? 3 : -1);  // by device; of an even number of devices
+    y[i] = static_cast<float>(i);
+  }
+  const Sharding sharding = Sharding::Tiled(devices, {count});
+  const Array a = session.Put(x, {4 * count}, sharding), b = session.Put(y, {4 * count}, sharding);
+  for (float& value : x) value = -1;
+  for (float& value : y) value += 1;
+  for (int i = 0; i < 5; ++i) {
+    const auto ends = loops.Call({a, b});
+    for (const Array& end : {ends[0], ends[1]}) {
+      if (const auto status = end.Ready().Get(); !status.ok()) return status.ToString();
+    }
+    const auto first = ends[0].ToHost().Get(), second = ends[1].ToHost().Get();
+    if (!first.ok()) return first.status().ToString();
+    if (!second.ok()) return second.status().ToString();
+    const auto of = [](const auto& host) {
+      const auto values = host.template values<float>();
+      return Floats(values.begin(), values.end());
+    };
+    Check(of(*first) == Computed(x), "the mean, turned 301 times");
+    Check(of(*second) == Computed(y), "the sum of 301 means");
+  }
+  return {};
+}
+
+int LoopsUntilLossAndBack(Session& session, int slice) {
+  const std::vector<int>& devices = session.slices()[slice].devices;
+  const Executable loops = Loops(session, devices);
+  std::string lost;
+  for (bool first = true; lost.empty() && failures == 0; first = false) {
+    lost = RunLoops(session, loops, devices);
+    if (!first || !lost.empty()) continue;
+    std::printf("running\n");
+    std::fflush(stdout);
+  }
+  std::printf("LOST %s\n", lost.c_str());
+  const std::string again = RunLoops(session, loops, devices);
+  std::printf("AGAIN %s\n", again.empty() ? "OK" : again.c_str());
+  return again.empty() && failures == 0 ? 0 : 1;
+}
+
 int StepsUntilTold(Session& session, int slice) {
   const std::vector<int>& devices = session.slices()[slice].devices;
   const auto count = static_cast<int64_t>(devices.size());
@@ -275,6 +351,7 @@ int main(int argc, char** argv) {
   const std::string what = argv[2];
   if (what == "sums") return Sums(*session);
   if (what == "run" && argc == 4) return RunUntilLossAndBack(*session, std::stoi(argv[3]));
+  if (what == "loops" && argc == 4) return LoopsUntilLossAndBack(*session, std::stoi(argv[3]));
   if (what == "steps" && argc == 4) return StepsUntilTold(*session, std::stoi(argv[3]));
   if (what == "flood") return Flood(*session);
   if (what == "ahead") return Ahead(*session);

@@ -101,6 +101,19 @@ def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster,
     ends_well(start(cluster, "sums"))
 
 
+@pytest.mark.parametrize("runtime", ["host", "sim"])
+@pytest.mark.parametrize("workers", [2, 4])
+def test_brief_steps_of_programs_are_right_and_fail_with_an_executor_that_is_killed(
+        new_cluster, workers, runtime):
+    cluster = new_cluster(1, 4, (f"--runtime={runtime}", f"--workers-per-island={workers}"))
+    client = start(cluster, "loops", 0)
+    assert client.stdout.readline() == "running\n"
+    executor(cluster, "w0.1").signal(signal.SIGKILL)
+    text = ends_well(client)
+    assert re.search(r"LOST DATA_LOSS: .*island0.*w0\.1.*SIGKILL", text), text
+    assert "AGAIN OK" in text
+
+
 def start_restart(cluster, worker):
     return subprocess.Popen(
         [BIN / "fairway", "restart", worker, "--controller", cluster.address], text=True,

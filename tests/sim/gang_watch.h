@@ -25,6 +25,8 @@ class GangWatch {
  public:
   // The executor gets this command.
   void OnCommand(const Command& command);
+  // Steps of gangs that others run, too, become code of their own.
+  void OnLink(ExecutableId block) { shared_.insert(block); }
   // The gang, or the step of a gang, starts. Returns the launch id that came before it on a line
   // although it is higher; nullopt: its turn had come.
   std::optional<uint64_t> OnStart(const PrepareLaunch& node, LaunchId id);

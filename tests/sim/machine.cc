@@ -43,8 +43,8 @@ void Machine::CheckTurns() {
   const auto at_work = [&](int32_t device, bool shared) {
     return std::count_if(runs_.begin(), runs_.end(), [&](const auto& run) {
       const std::vector<int32_t>& on = run->node.devices;
-      return !run->behind && (shared ? gang_watch_.IsShared(run->node.executable)
-                                     : std::find(on.begin(), on.end(), device) != on.end());
+      return run->counts && (shared ? gang_watch_.IsShared(run->node.executable)
+                                    : std::find(on.begin(), on.end(), device) != on.end());
     });
   };
   const auto overdue = gang_watch_.Overdue(
@@ -168,8 +168,10 @@ void Machine::Load(const InstallExecutable& install) {
     const Code& code = world_.codes.at(id);
     loaded_[id] = !code.load_fails;
     world_.Count(code.load_fails ? "install fails" : "install");
-    const bool follows = alone && !code.load_fails &&
-                         (code.separable || world_.config.gang_inputs == ArrivalRule::kExternal);
+    // Code of several executors follows where blocks are linked, as on the host runtime.
+    const bool follows = !code.load_fails && (alone ? code.separable || world_.config.gang_inputs ==
+                                                                            ArrivalRule::kExternal
+                                                    : world_.config.blocks);
     if (follows) follows_.insert(id);
     core_->InstallDone(
         id, code.load_fails ? absl::InvalidArgumentError(code.LoadFailureText()) : absl::OkStatus(),
@@ -178,7 +180,7 @@ void Machine::Load(const InstallExecutable& install) {
 }
 
 void Machine::Unload(ExecutableId executable) {
-  if (loaded_.erase(executable) == 0)
+  if (blocks_.erase(executable) == 0 && loaded_.erase(executable) == 0)
     world_.Broken("code", "{}: code {} is dropped that is not there", worker_, executable);
 }
 
@@ -242,6 +244,14 @@ size_t Machine::ReadyLaunch(const PrepareLaunch& node, size_t from) {
 void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (std::exchange(readying_, {}) != std::pair(node.node, kAll))
     world_.Broken("API", "{}: node {} is launched before it is ready", worker_, node.node);
+  const auto block = blocks_.find(node.executable);
+  block != blocks_.end() ? StartBlock(node, launch, block->second)
+                         : StartRun(node, launch, nullptr);
+  Kick();
+}
+
+void Machine::StartRun(const PrepareLaunch& node, const Launch& launch,
+                       std::shared_ptr<BlockRun> block) {
   const auto before =
       launch.gang ? gang_watch_.OnStart(node, launch.launch_id) : std::optional<uint64_t>();
   if (before.has_value())
@@ -264,17 +274,22 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   for (size_t i = 0; i < spec.devices.size(); ++i) {
     if (run->gang->places[i] == this) run->positions.push_back(i);
   }
-  run->behind = !launch.gang || follows_.contains(node.executable);
+  run->block = std::move(block);
+  run->behind = !launch.gang || run->block != nullptr || follows_.contains(node.executable);
+  run->counts = !run->behind;
+  if (run->block != nullptr)
+    run->counts = ++run->block->started == run->block->linked->calls.calls.size() &&
+                  !run->block->linked->follows;
   bool others = false;  // gangs of other devices are at work
   for (const int32_t device : node.devices) {
     int gangs = 1;
     for (const auto& other : runs_) {
       const std::vector<int32_t>& on = other->node.devices;
       const bool same = std::find(on.begin(), on.end(), device) != on.end();
-      gangs += same && !other->behind ? 1 : 0;
+      gangs += same && other->counts ? 1 : 0;
       others |= !same && other->launch.gang;
     }
-    if (!run->behind && gangs > world_.config.gangs_at_work)
+    if (run->counts && gangs > world_.config.gangs_at_work)
       world_.Broken("G1", "{}: {} gangs at work on device {}, {} allowed", worker_, gangs, device,
                     world_.config.gangs_at_work);
   }
@@ -287,13 +302,12 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
     world_.Count(run->gang->code->separable ? "launch separable" : "launch on a stream");
   if (step) world_.Count(spread ? "step over executors" : "launch step");
   world_.Count(launch.gang ? spread ? "launch over executors" : "launch gang" : "launch single");
-  Kick();
 }
 
 void Machine::CheckPeers(const Run& run) {
   if (run.gang->broken || run.gang->MembersAreApart() || draining()) return;
   const ExecutableId code = run.gang->code->spec.id;
-  for (const InstallExecutable::Member& member : peers_[code]) {
+  for (const InstallExecutable::Member& member : PeersOf(run)) {
     Machine* peer = world_.FindMachine(member.endpoint);
     // It may have ended or restarted without the controller knowing yet.
     const auto& members = run.gang->members;
@@ -315,11 +329,14 @@ void Machine::Occupy(Run& run) {
   }
 }
 
-bool Machine::Poisoned(const Run& run) const {
-  return std::any_of(run.node.inputs.begin(), run.node.inputs.end(), [&](const auto& device) {
-    return std::any_of(device.begin(), device.end(),
-                       [&](ShardRef ref) { return failed_.contains(ref); });
-  });
+absl::Status Machine::InputError(const Run& run) const {
+  for (size_t a = 0; !run.node.inputs.empty() && a < run.node.inputs[0].size(); ++a) {
+    for (const ShardRefs& device : run.node.inputs) {
+      if (const auto failed = failed_.find(device[a]); failed != failed_.end())
+        return failed->second;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void Machine::Kick() {
@@ -338,8 +355,12 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
   run->joined = true;
   Gang& gang = *run->gang;
   world_.Trace("  {} launch {} joins {}", worker_, run->launch.launch_id, gang.code->spec.name);
-  if (run->behind && Poisoned(*run)) {
+  if (run->behind) run->failure = InputError(*run);
+  if (!run->failure.ok()) {
     world_.Count("launch behind a failed one");
+    // Its peers hear why.
+    world_.queue.After(world_.DataDelay(),
+                       [&world = world_, run] { world.BreakGang(run->gang, run->failure); });
     After(1, [this, run] { LetBe(run); });
     return;
   }
@@ -390,10 +411,11 @@ void Machine::LetBe(const std::shared_ptr<Run>& run) {
   runs_.erase(run);
   for (const int32_t device : run->node.devices) std::erase(queues_[device], run);
   for (const GroupPart& part : run->node.outputs) {
-    for (const LocalShard& shard : part.shards) failed_.insert({part.group, shard.shard});
+    for (const LocalShard& shard : part.shards) failed_[{part.group, shard.shard}] = run->failure;
   }
+  if (run->block != nullptr) return StepEnded(*run->block, run->failure);
   pace_->LaunchEnded();
-  core_->LaunchDone(run->node.node, absl::UnknownError("an input of it failed"), {});
+  core_->LaunchDone(run->node.node, run->failure, {});
   AfterLaunch();
 }
 
@@ -452,7 +474,7 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
       const int64_t size = ByteSize(part.dtype, shard.shape).value();
       if (!status.ok()) {
         Charge(shard.device, -Units(size));
-        failed_.insert(ref);
+        failed_[ref] = status;
         continue;
       }
       const uint64_t value = gang.code->Output(gang.inputs, o, run->positions[d]);
@@ -462,6 +484,7 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
         inlined.push_back({ref, BytesOf(value, size)});
     }
   }
+  if (run->block != nullptr) return StepEnded(*run->block, status);
   pace_->LaunchEnded();
   const bool brief = run->node.node.value % 16 < 14;  // most are
   core_->LaunchDone(run->node.node, status, std::move(inlined), brief);

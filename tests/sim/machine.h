@@ -22,6 +22,7 @@
 #include "tests/sim/gang_watch.h"
 #include "tests/sim/links.h"
 #include "tests/sim/pieces.h"
+#include "tests/sim/runs.h"
 #include "tests/sim/world.h"
 #include "worker/executor/assembly.h"
 #include "worker/executor/executor_core.h"
@@ -32,39 +33,6 @@ namespace fairway::sim {
 
 // The memory of a device that `bytes` take.
 inline int64_t Units(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-class Machine;
-struct Run;
-
-// All launches of one node. They meet as in a collective, which ends when all have come. Members of
-// code without collectives do not meet.
-struct Gang {
-  const Code* code = nullptr;
-  std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
-  std::vector<Machine*> places;                        // by position in the code's device list
-  std::map<Machine*, std::shared_ptr<Run>> joined;
-  Inputs inputs;
-  bool broken = false;  // a member is gone
-  bool complete = false;
-  absl::Status cause;  // why it broke, if the members know
-
-  // Whether each member ends or fails independently of the others.
-  bool MembersAreApart() const { return members.size() > 1 && code->separable; }
-};
-
-// A launch on one machine.
-struct Run {
-  PrepareLaunch node;
-  Launch launch;
-  std::shared_ptr<Gang> gang;
-  std::vector<size_t> positions;              // of this machine's devices in the code's device list
-  std::vector<std::vector<uint64_t>> inputs;  // [device here][argument]
-  std::vector<ShardRef> reads;                // buffers that must stay until the end
-  uint64_t session = 0;
-  bool behind = false;  // may start behind what computes its inputs on its devices
-  bool joined = false;
-  absl::Status failure;  // why it fails on this machine alone; or OK
-};
 
 class Machine final : public ExecutorActions, public FarSide {
  public:
@@ -123,6 +91,7 @@ class Machine final : public ExecutorActions, public FarSide {
   // ExecutorActions
   void Load(const InstallExecutable& install) override;
   void Unload(ExecutableId executable) override;
+  bool LinkSteps(ExecutableId id, const StepBlock& calls) override;
   void LoadSequence(const InstallSequence& install) override;
   size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
@@ -233,12 +202,19 @@ class Machine final : public ExecutorActions, public FarSide {
   // A launch has ended: does what follows, or ends draining.
   void AfterLaunch();
   void EndServe(uint64_t pull);
+  // Starts a launch, or a step of a block.
+  void StartRun(const PrepareLaunch& node, const Launch& launch, std::shared_ptr<BlockRun> block);
+  // ---- blocks (machine_blocks.cc)
+  void StartBlock(const PrepareLaunch& node, const Launch& launch,
+                  const std::shared_ptr<const LinkedBlock>& linked);
+  void StepEnded(BlockRun& block, const absl::Status& status);
+  const std::vector<InstallExecutable::Member>& PeersOf(const Run& run);
   // Checks that code was loaded for the executors that run it now.
   void CheckPeers(const Run& run);
   void TakeInputs(Run& run);
   void Occupy(Run& run);  // and takes the memory that it needs
-  // Whether a failed launch should have made one of its inputs.
-  bool Poisoned(const Run& run) const;
+  // Returns the error of the first input that a failed launch should have made.
+  absl::Status InputError(const Run& run) const;
   void LetBe(const std::shared_ptr<Run>& run);
   void Kick();
   void Join(const std::shared_ptr<Run>& run);
@@ -280,11 +256,13 @@ class Machine final : public ExecutorActions, public FarSide {
   bool turn_wanted_ = false;            // by the core
   std::pair<NodeId, size_t> readying_;  // what ReadyLaunch has done; no node: none is begun
   std::map<ShardRef, Buffer> buffers_;
-  std::set<ShardRef> failed_;  // outputs of launches that failed
+  std::map<ShardRef, absl::Status> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;
   std::map<ExecutableId, bool> loaded_;
   std::map<ExecutableId, std::vector<InstallExecutable::Member>> peers_;  // of loaded code
   std::set<ExecutableId> follows_;  // code whose gangs may start behind others
+  std::map<ExecutableId, std::shared_ptr<const LinkedBlock>> blocks_;
+  uint64_t next_inner_ = uint64_t{1} << 62;               // groups within blocks
   std::vector<std::deque<std::shared_ptr<Run>>> queues_;  // per device, in launch order
   std::set<std::shared_ptr<Run>> runs_;
   uint64_t next_receive_ = 1;

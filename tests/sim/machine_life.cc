@@ -107,6 +107,7 @@ void Machine::Die() {
   assemblies_.Clear();
   loaded_.clear();
   follows_.clear();
+  blocks_.clear();
   FailPulls("the peer went away");
   // Answers waiting pulls; everything else is of an earlier life and does not run.
   WakeUp();
@@ -128,6 +129,7 @@ void Machine::Reset() {
   incarnation_ = Incarnation();
   loaded_.clear();
   follows_.clear();
+  blocks_.clear();
   receives_.clear();
   assemblies_.Clear();
   FailPulls("the peer began anew");

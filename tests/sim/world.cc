@@ -30,6 +30,7 @@ char Digit(int value) { return static_cast<char>(value < 10 ? '0' + value : 'a' 
 World::World(uint64_t seed, bool verbose, WorldKind kind)
     : random(seed), verdict(verbose), pipes(std::make_unique<Pipes>(*this)), verbose_(verbose) {
   config.gang_inputs = kind.gang_inputs;
+  config.blocks = seed % 4 != 0;
   Setup(seed, kind);
 }
 World::~World() {

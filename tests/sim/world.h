@@ -79,6 +79,7 @@ struct Config {
   uint64_t executor_units = ExecutorCore::kTurnUnits;    // of a turn of an executor
   size_t executor_shards = ExecutorCore::kShardsAtOnce;  // of a launch that it does at once
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
+  bool blocks = false;                            // executors link steps that follow each other
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
   ArrivalRule gang_inputs = ArrivalRule::kReady;  // of WorldKind
   ClusterOptions cluster;

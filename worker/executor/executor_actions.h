@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "worker/executor/step_blocks.h"
 
 namespace fairway {
 
@@ -21,6 +22,10 @@ class ExecutorActions {
   // Loads `install.code`, then calls Core::InstallDone.
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
+  // Makes code `block` of these calls, until Unload. A launch of it runs them one behind the other,
+  // with launch ids from its own on. A call that fails, fails the calls that need its outputs.
+  // Returns false if that is not possible here: then each step is a launch.
+  virtual bool LinkSteps(ExecutableId block, const StepBlock& calls) { return false; }
   // Decodes install.bytes and checks the sequence (CheckSequence), then calls Core::SequenceLoaded.
   virtual void LoadSequence(const InstallSequence& install) = 0;
 

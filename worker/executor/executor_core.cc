@@ -56,6 +56,7 @@ void ExecutorCore::On(DropExecutable command) {
   shared_.erase(command.executable);
   parts_.erase(command.executable);
   if (wanted_.erase(command.executable) == 0) return actions_->Unload(command.executable);
+  Unlink(command.executable);
   sequences_.erase(command.executable);
 }
 
@@ -348,6 +349,7 @@ void ExecutorCore::Reset() {
   work_.BeginTurn();
   turn_wanted_ = commands_next_ = false;
   sequences_.clear();
+  blocks_.clear();
   wanted_.clear();
   follows_.clear();
   shared_.clear();

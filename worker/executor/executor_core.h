@@ -28,14 +28,14 @@
 
 namespace fairway {
 
-// Owned by ExecutorSession (in the simulation: by a machine). Loop-confined: every call comes from
-// the event loop. Names: a public XDone call says that an action has ended; XEnded handles the end
-// of a part; Conclude decides the result of a node; ReportEnd puts that result into the report.
+// Owned by ExecutorSession (in the simulation: by a machine). All calls come from the event loop. A
+// public XDone call says that an action has ended; XEnded handles the end of a part; Conclude
+// decides the result of a node; ReportEnd puts that result into the report.
 class ExecutorCore {
  public:
-  // At most `max_gangs` gangs are started and not ended on a device; further gangs wait in the
-  // order of their launch ids. After `turn_units` of work the rest waits for Turn, except for work
-  // that cannot be interrupted: of a launch, `shards_at_once` are looked at, or a fourth are ended.
+  // At most `max_gangs` gangs are started and not ended on a device; others wait in the order of
+  // their launch ids. After `turn_units` the rest waits for Turn, except for what is not
+  // interrupted: of a launch, `shards_at_once` are looked at or a fourth ended; a block is made.
   explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork,
                         uint64_t turn_units = kTurnUnits, size_t shards_at_once = kShardsAtOnce)
       : actions_(actions),
@@ -43,9 +43,8 @@ class ExecutorCore {
         shards_at_once_(shards_at_once),
         work_(turn_units) {}
 
-  // Takes a command of the controller; commands come in order. A command that contradicts what the
-  // executor knows (an unknown node, the same id twice) is reported as INTERNAL failure of its
-  // node.
+  // Takes a command of the controller; they come in order. One that contradicts what the executor
+  // knows (an unknown node, the same id twice) is reported as INTERNAL failure of its node.
   void OnCommand(Command command);
   // Does a part of the work that waits.
   void Turn();
@@ -56,9 +55,9 @@ class ExecutorCore {
   // INVALID_ARGUMENT: it does not fit together.
   void SequenceLoaded(ExecutableId sequence,
                       absl::StatusOr<std::shared_ptr<const SequenceCode>> code);
-  // `brief`: it took little time (GangEnds::kShort).
+  // `brief`: see LaunchOutputs. `outputs`: if a block has failed, the result of each output.
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined,
-                  bool brief = false);
+                  bool brief = false, std::vector<absl::Status> outputs = {});
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
 
@@ -71,18 +70,15 @@ class ExecutorCore {
   // for the transfer to be known wait no longer. (This executor may have ended it long ago.)
   void OnTakenBack(TransferId transfer);
 
-  // Returns the next report. If that would be too long, it returns a part and calls ReportWanted
-  // for the rest.
+  // Returns the next report, or a part of a long one; then it calls ReportWanted for the rest.
   Report TakeReport();
 
-  // The highest launch id seen. Registration at a new incarnation of the controller reports it
-  // (L1).
+  // The highest launch id seen; a registration at a new controller reports it (L1).
   uint64_t highest_launch_id() const { return highest_launch_id_; }
   // Ends the receives from elsewhere that have not ended, and launches that wait for them, with
   // this error: nobody waits for others any more. The controller is not told of the receives.
   void EndReceives(const absl::Status& why);
-  // Forgets everything, because the controller has a new incarnation. Launches in flight end
-  // unreported.
+  // Forgets everything: the controller has a new incarnation. Launches in flight end unreported.
   void Reset();
 
   // Counts the controller's launches that have not ended: those that run, those that wait for
@@ -176,6 +172,11 @@ class ExecutorCore {
   Went TakeArguments(NodeId id, Node& node, uint64_t until);
   // Each goes past one instruction, or begins with it.
   Went Do(NodeId id, Node& node, const Instruction& next);
+  Went BeginStep(Node& node, const Instruction& first, const LinkedBlocks::Linked* block);
+  // Returns the block to launch now; nullptr: the next step is launched alone.
+  const LinkedBlocks::Linked* BlockFor(const Node& node);
+  void LinkBlock(const SequenceRun& run, size_t steps, size_t most, LinkedBlocks::Linked& to);
+  void Unlink(ExecutableId sequence);
   Went TakeBranch(NodeId id, Node& node, const Instruction& branch);
   void SetOutput(const Node& node, const Instruction& output);
   // Each does a part of the step, or of the failed branch, that is being made: looks at what it
@@ -234,13 +235,12 @@ class ExecutorCore {
   const int max_gangs_;
   const size_t shards_at_once_;
   std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
-  std::set<ExecutableId> wanted_;            // sequences that were installed and not dropped
-  std::set<ExecutableId> follows_;           // code that InstallDone called `follows`
-  std::set<ExecutableId> shared_;            // code and sequences that other executors run, too
-  std::map<ExecutableId, LocalPart> parts_;  // of code that LaunchAll may launch
-  // Ids of steps and of their groups begin here. The controller never sees them.
-  uint64_t next_step_ = kFirstStep;
-  static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
+  std::set<ExecutableId> wanted_;                // sequences that were installed and not dropped
+  std::set<ExecutableId> follows_;               // code that InstallDone called `follows`
+  std::set<ExecutableId> shared_;                // code and sequences that other executors run, too
+  std::map<ExecutableId, LinkedBlocks> blocks_;  // by sequence
+  std::map<ExecutableId, LocalPart> parts_;      // of code that LaunchAll may launch
+  uint64_t next_step_ = uint64_t{1} << 63;       // also of groups and blocks; known here only
   // Gangs that are launched and not started, and sequences until all their steps were started.
   DeviceLines lines_;
   std::deque<NodeId> gangs_;    // those of lines_ that may start, perhaps

@@ -38,12 +38,14 @@ struct ExecutorNode {
     absl::Status status;
     std::vector<Report::Inlined> inlined;
     bool brief = false;
+    std::vector<absl::Status> outputs = {};  // of each output, if they differ (see LaunchDone)
   };
   std::optional<End> end;
   NodeId looked_for;                         // the last launch that Follow looked for
   bool in_gangs = false;                     // ExecutorCore::gangs_ has it
   std::unique_ptr<SequenceRun> run;          // of a started sequence
   NodeId parent;                             // of a step: the sequence
+  size_t steps = 1;                          // of a block: launch ids that it takes
   std::vector<SequenceRun::ValueRef> holds;  // of a step: the values that it reads and makes
   bool issued = false;                       // of a sequence: all steps were started
   size_t open = 0;                           // of a receive: sources that have not ended

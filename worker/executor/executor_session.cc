@@ -150,6 +150,26 @@ void ExecutorSession::LoadSequence(const InstallSequence& install) {
 
 void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(executable); }
 
+bool ExecutorSession::LinkSteps(ExecutableId block, const StepBlock& calls) {
+  LinkRequest request;
+  request.arguments = static_cast<int32_t>(calls.step.inputs.size());
+  request.results = calls.results;
+  auto linked = std::make_shared<Executable>();
+  linked->shared = linked->follows = true;
+  linked->launch_ids = calls.calls.size();
+  for (const StepBlock::Call& call : calls.calls) {
+    const auto code = executables_.find(call.executable);
+    if (code == executables_.end() || code->second->loaded == nullptr) return false;
+    linked->follows = linked->follows && code->second->follows;
+    request.calls.push_back({code->second->loaded, call.inputs, call.outputs, call.ends});
+  }
+  auto loaded = context_.runtime->Link(request);
+  if (!loaded.ok()) return false;
+  linked->loaded = *std::move(loaded);
+  executables_[block] = std::move(linked);
+  return true;
+}
+
 // ---- Launches ----
 
 size_t ExecutorSession::ReadyLaunch(const PrepareLaunch& node, size_t from) {
@@ -239,6 +259,7 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
                     launch.inline_shards,
                     job.outputs,
                     launch.gang ? launch.launch_id : LaunchId()};
+  if (loaded) launched.launch_ids = job.launch_ids = executable->second->launch_ids;
   job.done =
       Poster("launch ended", [this, launched = std::move(launched)](absl::Status status) mutable {
         LaunchEnded(std::move(launched), std::move(status));
@@ -270,10 +291,12 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
     status = Error(absl::StatusCode::kInternal, "the executable made {} outputs, {} were prepared",
                    made[0].size(), launched.num_outputs);
   }
+  const auto results = !status.ok() && launched.launch_ids > 1 ? ResultsOf(*launched.made)
+                                                               : std::vector<absl::Status>();
   const size_t end = std::min(launched.outputs.size(), launched.ended + kShardsAtOnce);
   for (; launched.ended < end; ++launched.ended) {
     const auto& [shard, from] = launched.outputs[launched.ended];
-    if (!status.ok()) {
+    if (!(from.output < results.size() ? results[from.output] : status).ok()) {
       buffers_.Drop(shard);
     } else if (from.device < made.size()) {
       buffers_.Put(shard, made[from.device][from.output]);
@@ -288,9 +311,12 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
   --in_flight_;
   report_pace_.LaunchEnded();
   if (!status.ok()) {
-    // Not its end: earlier gangs may still run.
-    if (launched.gang) exchanges_->LeaveOut(launched.gang.value, launched.gang.value, status);
-    core_.LaunchDone(launched.node, status, {});
+    // Not its end: earlier gangs may still run. A block has told each step's end.
+    const bool block = launched.launch_ids > 1 && !launched.made->buffers.empty();
+    if (launched.gang && !block)
+      exchanges_->LeaveOut(launched.gang.value, launched.gang.value + launched.launch_ids - 1,
+                           status);
+    core_.LaunchDone(launched.node, status, {}, /*brief=*/false, results);
   } else if (launched.inline_shards.empty()) {
     core_.LaunchDone(launched.node, absl::OkStatus(), {}, launched.made->brief);
   } else if (const auto& bytes = launched.made->bytes; !bytes.empty()) {
@@ -308,6 +334,18 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
   // Those that were dropped in the meantime may be many.
   if (end > kShardsAtOnce)
     context_.blocking->Run([made = std::move(launched.made)]() mutable { made = nullptr; });
+}
+
+std::vector<absl::Status> ExecutorSession::ResultsOf(const LaunchOutputs& made) {
+  std::vector<absl::Status> results(made.buffers.empty() ? 0 : made.buffers[0].size());
+  for (const auto& device : made.buffers) {
+    for (size_t o = 0; o < device.size(); ++o) {
+      auto known = std::make_shared<absl::Status>(absl::InternalError("it has not ended"));
+      device[o]->OnReady([known](absl::Status status) { *known = std::move(status); });
+      if (results[o].ok()) results[o] = *known;
+    }
+  }
+  return results;
 }
 
 void ExecutorSession::Read(NodeId node, const std::vector<ShardRef>& shards) {

@@ -111,7 +111,8 @@ class ExecutorSession final : public ExecutorActions {
     std::shared_ptr<LoadedExecutable> loaded;  // nullptr: it is being loaded, or could not be
     // Gangs of it may be launched after the gangs that compute their inputs, before these end.
     bool follows = false;
-    bool shared = false;  // other executors run it, too
+    bool shared = false;    // other executors run it, too
+    size_t launch_ids = 1;  // that a launch takes: more for a block
   };
   // The record of a launch that its end needs.
   struct Launched {
@@ -124,8 +125,9 @@ class ExecutorSession final : public ExecutorActions {
     std::vector<Output> outputs;
     std::vector<ShardRef> inline_shards;
     std::shared_ptr<LaunchOutputs> made;
-    LaunchId gang;     // 0: no gang
-    size_t ended = 0;  // of `outputs`: those that LaunchEnded is done with
+    LaunchId gang;          // 0: no gang
+    size_t launch_ids = 1;  // of a gang
+    size_t ended = 0;       // of `outputs`: those that LaunchEnded is done with
   };
   // What ReadyLaunch has made ready for StartLaunch.
   struct Starting {
@@ -165,6 +167,7 @@ class ExecutorSession final : public ExecutorActions {
   // The methods of ExecutorActions.
   void Load(const InstallExecutable& install) override;
   void Unload(ExecutableId executable) override;
+  bool LinkSteps(ExecutableId block, const StepBlock& calls) override;
   void LoadSequence(const InstallSequence& install) override;
   size_t ReadyLaunch(const PrepareLaunch& node, size_t from) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
@@ -202,6 +205,8 @@ class ExecutorSession final : public ExecutorActions {
   // Each makes one value ready for the launch of starting_.
   void FindArgument(const PrepareLaunch& node, size_t argument);
   void ExpectOutput(const PrepareLaunch& node, size_t output);
+  // Returns the result of each output of a block that has ended.
+  static std::vector<absl::Status> ResultsOf(const LaunchOutputs& made);
   // Takes over some of its outputs, then calls itself in a later turn of the loop for the others.
   void LaunchEnded(Launched launched, absl::Status status);
   // Reads these shards and passes the bytes of those that can be read to `done`. `done` runs in the

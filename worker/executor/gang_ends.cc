@@ -29,15 +29,16 @@ void GangEnds::Run(const void* code, absl::FunctionRef<size_t()> queued,
   if (!running.ended) Flush();
 }
 
-void GangEnds::Add(absl::AnyInvocable<void()> end) {
+void GangEnds::Add(absl::AnyInvocable<void()> end, size_t ids) {
   {
     std::lock_guard lock(mutex_);
     ends_.push_back(std::move(end));
+    ids_ += ids;
     if (runs_on_ == std::this_thread::get_id()) {
       running_->ended = true;
       if (ends_.size() == 1) since_ = running_->begin;
       const size_t queued = running_->queued();
-      if (queued > 0 && ends_.size() < std::clamp(queued, kFew, kMost)) return;
+      if (queued > 0 && ids_ < std::clamp(queued, kFew, kMost)) return;
     }
   }
   Flush();
@@ -48,6 +49,7 @@ void GangEnds::Flush() {
   {
     std::lock_guard lock(mutex_);
     ends.swap(ends_);
+    ids_ = 0;
   }
   for (auto& end : ends) std::move(end)();
 }

@@ -17,8 +17,8 @@ class GangEndsTest : public testing::Test {
         &code, [=] { return queued; }, [&] { Add(end); });
     return told_;
   }
-  void Add(char end) {
-    ends_.Add([this, end] { told_ += end; });
+  void Add(char end, size_t ids = 1) {
+    ends_.Add([this, end] { told_ += end; }, ids);
   }
 
   static inline GangEnds::Clock::time_point now_;  // stands still, however busy the machine is
@@ -40,6 +40,19 @@ TEST_F(GangEndsTest, NoMoreThanFourWaitWhereNoMoreAreQueued) {
   Run(one_, 'b', 4);
   EXPECT_EQ(Run(one_, 'c', 4), "");
   EXPECT_EQ(Run(one_, 'd', 4), "abcd");
+}
+
+TEST_F(GangEndsTest, AGangOfSeveralLaunchIdsIsAsManyEnds) {
+  const auto run = [&](char end, size_t ids) {
+    ends_.Run(
+        &one_, [] { return size_t{1}; }, [&] { Add(end, ids); });
+    return told_;
+  };
+  EXPECT_EQ(run('a', 2), "");
+  EXPECT_EQ(run('b', 1), "");
+  EXPECT_EQ(run('c', 1), "abc");
+  EXPECT_EQ(run('d', 4), "abcd");
+  EXPECT_EQ(run('e', 3), "abcd") << "it counts from nothing again";
 }
 
 TEST_F(GangEndsTest, AsManyWaitAsAreQueuedBehindThem) {

@@ -101,6 +101,7 @@ std::function<void()> LaunchQueues::FlushGangEnds() const {
 
 void LaunchQueues::LaunchGang(LaunchJob job) {
   auto gang = std::make_shared<Gang>();
+  gang->launch_ids = job.launch_ids;
   gang->lines = job.request.devices;
   for (const int device : gang->lines) {
     if (device < 0 || static_cast<size_t>(device) >= gangs_.size())
@@ -134,10 +135,12 @@ void LaunchQueues::LaunchGang(LaunchJob job) {
 
 void LaunchQueues::Ended(Gang& gang, absl::Status status) {
   for (const int line : gang.lines) (*gang.under_way)[line].fetch_sub(1, std::memory_order_acq_rel);
-  gang.outputs->brief = GangEnds::Clock::now() - gang.begin < GangEnds::kShort;
-  gang.ends->Add([done = std::move(gang.done), status = std::move(status)]() mutable {
-    std::move(done)(std::move(status));
-  });
+  const auto brief = std::min<GangEnds::Clock::duration>(
+      GangEnds::kShort * static_cast<int64_t>(gang.launch_ids), GangEnds::kBrief);
+  gang.outputs->brief = GangEnds::Clock::now() - gang.begin < brief;
+  gang.ends->Add([done = std::move(gang.done),
+                  status = std::move(status)]() mutable { std::move(done)(std::move(status)); },
+                 gang.launch_ids);
 }
 
 void LaunchQueues::Enqueue(GangPtr gang) {

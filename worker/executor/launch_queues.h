@@ -33,7 +33,9 @@ struct LaunchOutputs {
   absl::Status status;                                              // why there are no buffers
   // The bytes of LaunchJob::reads once the job has ended; nullptr: that output could not be read.
   std::vector<std::shared_ptr<Blob>> bytes;
-  bool brief = false;  // a gang that ended less than GangEnds::kShort after it began
+  // A gang that ended less than GangEnds::kShort for each launch id after it began, and less than
+  // kBrief.
+  bool brief = false;
 };
 
 // One launch, from LaunchGang or LaunchSingle to `done`.
@@ -53,6 +55,7 @@ struct LaunchJob {
     size_t device = 0, output = 0;
   };
   std::vector<Output> reads;
+  size_t launch_ids = 1;  // that it takes, from the request's on
   // A gang that other executors run, too. Such gangs are launched one after another as well.
   bool shared = false;
   std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
@@ -95,6 +98,7 @@ class LaunchQueues {
   // One gang, until its end.
   struct Gang {
     size_t queue = 0;
+    size_t launch_ids = 1;
     std::vector<int> lines;
     std::shared_ptr<UnderWay> under_way;
     std::shared_ptr<GangEnds> ends;

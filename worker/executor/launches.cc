@@ -254,7 +254,7 @@ void ExecutorCore::Start(NodeId id, Node& node) {
   if (!node.failure.ok()) {
     if (node.missing > 0) return;
     // The other executors of the gang may wait for it, and the controller may be gone.
-    LeaveOut(node, 0, 1, node.failure);
+    LeaveOut(node, 0, node.steps, node.failure);
     Conclude(id, {node.failure, {}});
     return;
   }
@@ -336,10 +336,12 @@ void ExecutorCore::Wake(const std::vector<NodeId>& firsts) {
 }
 
 void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
-                              std::vector<Report::Inlined> inlined, bool brief) {
+                              std::vector<Report::Inlined> inlined, bool brief,
+                              std::vector<absl::Status> outputs) {
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return;
-  Node::End end{std::move(status), std::move(inlined), brief};
+  if (Planted(Bug::kGoodBlock)) std::ranges::fill(outputs, absl::OkStatus());
+  Node::End end{std::move(status), std::move(inlined), brief, std::move(outputs)};
   if (it->second.missing > 0) {
     it->second.end = std::move(end);
   } else {
@@ -349,7 +351,8 @@ void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
 }
 
 void ExecutorCore::LaunchEnded(NodeId id, Node& node, Node::End end) {
-  if (std::holds_alternative<PrepareLaunch>(node.command) && !node.failure.ok())
+  if (std::holds_alternative<PrepareLaunch>(node.command) && !node.failure.ok() &&
+      end.outputs.empty())
     end.status = node.failure;
   Conclude(id, std::move(end));
 }
@@ -388,7 +391,9 @@ bool ExecutorCore::GoOnEnding(EndInHand& end) {
     const GroupPart& part = launch.outputs[end.output];
     if (ended >= std::max<size_t>(shards_at_once_ / 4, 1)) return false;
     ended += part.shards.size();
-    end.cancelled ? Forget(part, end.end.status) : ShardsEnded(part, end.end.status);
+    const std::vector<absl::Status>& each = end.end.outputs;
+    const absl::Status& status = end.output < each.size() ? each[end.output] : end.end.status;
+    end.cancelled ? Forget(part, status) : ShardsEnded(part, status);
   }
   if (end.node.parent) {
     StepEnded(std::move(end.node), end.end.brief);

@@ -120,10 +120,11 @@ SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code, const std::ve
   frames_.push_back({0, sequence_->instructions.size(), 0, 0, 0});
 }
 
-void SequenceRun::StepEnded(bool brief) {
-  --at_work;
-  ++steps_ended;
-  window_ = brief ? std::min(window_ + 1, code_->window) : kSequenceWindow;
+void SequenceRun::StepsEnded(size_t steps, bool brief) {
+  at_work -= steps;
+  steps_ended += steps;
+  const size_t wider = std::max(window_ + steps, std::exchange(known_window_, 0));
+  window_ = brief ? std::min(wider, code_->window) : kSequenceWindow;
 }
 
 void SequenceRun::SetArgument(int32_t argument, std::vector<ShardRef> shards) {
@@ -178,6 +179,18 @@ size_t SequenceRun::LetGo() {
 void SequenceRun::Pass() {
   const Instruction& done = sequence_->instructions[frames_.back().at++];
   Clear(done.clears);
+}
+
+void SequenceRun::Pass(const StepBlock& block) {
+  Frame& top = frames_.back();
+  top.at = block.next;
+  top.again -= block.rounds;
+  Clear(block.step.clears);
+}
+
+SequencePlace SequenceRun::Place() const {
+  const Frame& top = frames_.back();
+  return {top.begin, top.end, top.at, top.again};
 }
 
 SequenceRun::Branch SequenceRun::PassBranch() {

@@ -4,6 +4,8 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_SEQUENCE_RUN_H_
 #define FAIRWAY_WORKER_EXECUTOR_SEQUENCE_RUN_H_
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "worker/executor/step_blocks.h"
 
 namespace fairway {
 
@@ -52,8 +55,12 @@ class SequenceRun {
   // SkipBlocks; but kRepeat was entered by this call, and is over. So a call goes past one
   // instruction at most: loops may have 2^30 rounds in which no step is.
   const Instruction* Next();
+  // Where the instruction is that Next has returned.
+  SequencePlace Place() const;
   // Goes past the instruction, and clears the registers that it is the last to read.
   void Pass();
+  // Goes past the block, which begins here, and clears the registers that are empty behind it.
+  void Pass(const StepBlock& block);
   // kBranch: goes on in that block. After the block all launch ids of the branch count as taken.
   void Choose(int64_t block);
   // kBranch: goes past all blocks, and clears the registers that they would clear. Takes the launch
@@ -64,6 +71,7 @@ class SequenceRun {
   };
   Skipped SkipBlocks();
 
+  const Sequence& sequence() const { return *sequence_; }
   size_t num_registers() const { return registers_.size(); }
   // Puts an argument with these shards into its register.
   void SetArgument(int32_t argument, std::vector<ShardRef> shards);
@@ -91,6 +99,8 @@ class SequenceRun {
     size_t at = 0;             // in this phase: inputs, outputs, or `missing` that are done
     uint64_t steps_ended = 0;  // when kReads began
     const Instruction* instruction = nullptr;
+    std::shared_ptr<const StepBlock> block;  // `instruction` is that of a block; nullptr: it is not
+    size_t steps = 1;                        // launch ids that it takes
     PrepareLaunch command;
     Launch launch;
     NodeId made;  // kWaits: the step
@@ -112,10 +122,23 @@ class SequenceRun {
   size_t told = 0;   // those of Launch::failed among them
   // Steps started and not ended; they hold the values that they read and make.
   size_t at_work = 0;
-  // Whether another step may be at work. Each brief one that ends lets one more, up to the window
-  // of the code; any other lets kSequenceWindow, as its neighbours wait for what is at work.
-  bool HasRoomForStep() const { return at_work < window_; }
-  void StepEnded(bool brief);
+  // Whether `steps` more, launched together, may be at work. Each brief one that ends lets one
+  // more, up to the window of the code; any other lets kSequenceWindow, as its neighbours wait for
+  // what is at work. Single ones take longer than blocks, so fewer may be.
+  bool HasRoomFor(size_t steps) const {
+    return at_work + steps <= (steps > 1 ? window_ : std::min<size_t>(window_, kWideWindow));
+  }
+  // How many steps may be launched together. More than one after brief ones, and half the window at
+  // most, so that others are at work when they end.
+  size_t Together() const { return window_ > kSequenceWindow ? std::bit_floor(window_ / 2) : 1; }
+  void StepsEnded(size_t steps, bool brief);
+  size_t window() const { return window_; }
+  // Goes on with the window of an earlier run once a launch has ended that was brief. Until then up
+  // to twice kSequenceWindow is enough: its steps may take longer than those of that run.
+  void Widen(size_t window) {
+    known_window_ = window;
+    window_ = std::clamp<size_t>(window, kSequenceWindow, 2 * kSequenceWindow);
+  }
   uint64_t steps_ended = 0;
   bool queued = false;  // ExecutorCore::advance_ has it
   // a read is under way: of a branch's scalar, or of the outputs that go inline
@@ -152,6 +175,7 @@ class SequenceRun {
   const std::shared_ptr<const SequenceCode> code_;
   const Sequence* const sequence_;
   size_t window_ = kSequenceWindow;  // steps at work, at most
+  size_t known_window_ = 0;          // of an earlier run, until a launch has ended
   std::shared_ptr<std::vector<GroupId>> garbage_ = std::make_shared<std::vector<GroupId>>();
   std::vector<ValueRef> registers_;
   std::vector<bool> keeps_;     // by argument, may be shorter: it must not be donated

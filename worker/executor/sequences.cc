@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExecutorCore: runs a sequence (graph/plan.h) step by step. Each step is a launch of its own,
-// which the controller does not see.
+// ExecutorCore: runs a sequence (graph/plan.h) step by step. A step, or a block of them, is a
+// launch that the controller does not see.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace {
 
 using Op = Instruction::Op;
 using Phase = SequenceRun::Making::Phase;
+
+constexpr size_t kBlockShards = 512;  // that the steps of a block take, make and clear
 
 // Reads the scalar that chooses a branch: little-endian, of 1, 2, 4 or 8 bytes.
 std::optional<int64_t> Scalar(const Blob& bytes) {
@@ -39,6 +42,8 @@ void ExecutorCore::StartSequence(NodeId id, Node& node,
                                  std::shared_ptr<const SequenceCode> sequence) {
   node.started = true;
   node.run = std::make_unique<SequenceRun>(std::move(sequence), node.launch->non_donatable);
+  const auto known = blocks_.find(std::get<PrepareLaunch>(node.command).executable);
+  if (known != blocks_.end()) node.run->Widen(known->second.window);
   QueueSequence(id);
 }
 
@@ -112,16 +117,8 @@ ExecutorCore::Went ExecutorCore::Do(NodeId id, Node& node, const Instruction& ne
   work_.Charge(1);
   work_.ChargeShards(next.lengths.size());
   switch (next.op) {
-    case Op::kRun: {
-      if (!run.HasRoomForStep()) return Went::kWaits;
-      run.making = {.phase = Phase::kReads, .steps_ended = run.steps_ended, .instruction = &next};
-      PrepareLaunch& command = run.making.command;
-      command.node = NodeId(next_step_++);
-      command.executable = next.executable;
-      command.devices = std::get<PrepareLaunch>(node.command).devices;
-      command.inputs.resize(command.devices.size());
-      break;
-    }
+    case Op::kRun:
+      return BeginStep(node, next, BlockFor(node));
     case Op::kBranch:
       return TakeBranch(id, node, next);
     case Op::kSet: {
@@ -143,6 +140,91 @@ ExecutorCore::Went ExecutorCore::Do(NodeId id, Node& node, const Instruction& ne
   return Went::kOn;
 }
 
+ExecutorCore::Went ExecutorCore::BeginStep(Node& node, const Instruction& first,
+                                           const LinkedBlocks::Linked* block) {
+  SequenceRun& run = *node.run;
+  const size_t steps = block != nullptr ? block->block->calls.size() : 1;
+  if (!run.HasRoomFor(steps)) return Went::kWaits;
+  SequenceRun::Making& step = run.making;
+  step = {};
+  step.phase = Phase::kReads;
+  step.steps_ended = run.steps_ended;
+  step.instruction = &first;
+  step.command.node = NodeId(next_step_++);
+  step.command.executable = first.executable;
+  step.command.devices = std::get<PrepareLaunch>(node.command).devices;
+  step.command.inputs.resize(step.command.devices.size());
+  if (block == nullptr) return Went::kOn;
+  step.block = block->block;
+  step.instruction = &step.block->step;
+  step.steps = steps;
+  step.command.executable = block->code;
+  return Went::kOn;
+}
+
+const LinkedBlocks::Linked* ExecutorCore::BlockFor(const Node& node) {
+  const SequenceRun& run = *node.run;
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  if (run.Together() < 2 || !node.launch->gang || !run.abandoned.ok() ||
+      !shared_.contains(prepared.executable))
+    return nullptr;
+  const SequencePlace place = run.Place();
+  const auto [entry, fresh] = blocks_.try_emplace(prepared.executable);
+  LinkedBlocks& known = entry->second;
+  known.used = next_step_;
+  if (fresh && blocks_.size() > LinkedBlocks::kMostSequences) {
+    const auto later = [&](const auto& a, const auto& b) {
+      return &a.second != &known && (&b.second == &known || a.second.used < b.second.used);
+    };
+    Unlink(std::ranges::min_element(blocks_, later)->first);
+  }
+  const LinkedBlocks::Linked* smaller = nullptr;
+  size_t steps = std::bit_floor(StepsFrom(run.sequence(), place, run.Together())), largest = 0;
+  for (; steps > 1 && smaller == nullptr; steps /= 2) {
+    const auto linked = known.by_place.find({place.at, steps});
+    if (linked == known.by_place.end()) {
+      largest = std::max(largest, steps);
+    } else if (linked->second.block != nullptr) {
+      smaller = &linked->second;
+    }
+  }
+  if (largest == 0 || known.full()) return smaller;
+  LinkedBlocks::Linked& linked = known.by_place[{place.at, largest}];
+  LinkBlock(run, largest, kBlockShards / prepared.devices.size(), linked);
+  return linked.block != nullptr ? &linked : smaller;
+}
+
+void ExecutorCore::LinkBlock(const SequenceRun& run, size_t steps, size_t most,
+                             LinkedBlocks::Linked& to) {
+  to.block = MakeBlock(run.sequence(), run.Place(), steps, most);
+  work_.ChargeShards(to.block != nullptr ? 4 * steps : most);
+  if (to.block == nullptr) return;
+  to.code = ExecutableId(next_step_++);
+  const auto all_in = [&](const std::set<ExecutableId>& codes) {
+    return std::ranges::all_of(to.block->calls, [&](const StepBlock::Call& call) {
+      return codes.contains(call.executable);
+    });
+  };
+  if (!all_in(shared_) || !actions_->LinkSteps(to.code, *to.block)) {
+    to.block = nullptr;
+    return;
+  }
+  shared_.insert(to.code);
+  if (all_in(follows_)) follows_.insert(to.code);
+}
+
+void ExecutorCore::Unlink(ExecutableId sequence) {
+  const auto blocks = blocks_.find(sequence);
+  if (blocks == blocks_.end()) return;
+  for (const auto& [_, linked] : blocks->second.by_place) {
+    if (linked.block == nullptr) continue;
+    shared_.erase(linked.code);
+    follows_.erase(linked.code);
+    actions_->Unload(linked.code);
+  }
+  blocks_.erase(blocks);
+}
+
 ExecutorCore::Went ExecutorCore::GoOnMaking(NodeId id, Node& node, uint64_t until) {
   switch (node.run->making.phase) {
     case Phase::kNone:
@@ -162,6 +244,8 @@ ExecutorCore::Went ExecutorCore::ReadInputs(NodeId id, Node& node, uint64_t unti
   SequenceRun::Making& step = run.making;
   const size_t devices = step.command.devices.size();
   const std::vector<int32_t>& inputs = step.instruction->inputs;
+  // Nothing may fail between the look at a block's inputs and its start: it would fail as a whole.
+  if (step.block != nullptr) until = UINT64_MAX;
   for (; step.at < inputs.size(); ++step.at) {
     if (work_.units() >= until) return Went::kPaused;
     work_.ChargeShards(devices);
@@ -188,6 +272,12 @@ ExecutorCore::Went ExecutorCore::ReadInputs(NodeId id, Node& node, uint64_t unti
   // The reported failure must not depend on which input failed first: wait for all of them.
   const bool waits =
       !step.missing.empty() && (!step.failed.ok() || (gang && !Follows(step.command, gang)));
+  // Some of its steps may need nothing that has failed, or that is not there yet.
+  const bool unlinked = !shared_.contains(step.command.executable);
+  if (step.block != nullptr && (waits || unlinked || !step.failed.ok())) {
+    step.phase = Phase::kNone;
+    return BeginStep(node, *run.Next(), nullptr);
+  }
   if (waits || (gang && step.failed.ok() &&
                 !HasRoom({step.command.devices, shared}, step.command.executable))) {
     step.phase = Phase::kNone;
@@ -196,17 +286,21 @@ ExecutorCore::Went ExecutorCore::ReadInputs(NodeId id, Node& node, uint64_t unti
     return same ? Went::kWaits : Went::kOn;
   }
   GoPast(node);
-  return Went::kOn;
+  if (step.block == nullptr) return Went::kOn;
+  MakeOutputs(id, node, until);
+  return WaitForInputs(node, until);
 }
 
 void ExecutorCore::GoPast(Node& node) {
   SequenceRun& run = *node.run;
   SequenceRun::Making& step = run.making;
   step.launch.node = step.command.node;
-  step.launch.launch_id = LaunchId(node.launch->launch_id.value + run.ids_taken++);
+  step.launch.launch_id = LaunchId(node.launch->launch_id.value + run.ids_taken);
+  run.ids_taken += Planted(Bug::kOneIdForBlock) ? 1 : step.steps;
   step.launch.gang = node.launch->gang;
   step.launch.ahead = !step.missing.empty();
-  highest_launch_id_ = std::max(highest_launch_id_, step.launch.launch_id.value);
+  highest_launch_id_ =
+      std::max(highest_launch_id_, node.launch->launch_id.value + run.ids_taken - 1);
   if (step.failed.ok()) {
     step.launch.non_donatable = run.NotDonatable(*step.instruction);
     step.holds.reserve(step.instruction->inputs.size() + step.instruction->outputs.size());
@@ -214,7 +308,7 @@ void ExecutorCore::GoPast(Node& node) {
   } else {
     LeaveOut(node, run.ids_taken - 1, 1, step.failed);
   }
-  run.Pass();
+  step.block != nullptr ? run.Pass(*step.block) : run.Pass();
   step.phase = Phase::kMakes;
   step.at = 0;
 }
@@ -245,9 +339,13 @@ ExecutorCore::Went ExecutorCore::MakeOutputs(NodeId id, Node& node, uint64_t unt
     step.phase = Phase::kNone;
     return Went::kOn;
   }
-  ++run.at_work;
+  if (step.block != nullptr) {
+    for (const auto& [to, from] : step.block->copies) run.Set(to, run.At(from));
+  }
+  run.at_work += step.steps;
   Node& made = nodes_[step.command.node];
   made.parent = id;
+  made.steps = step.steps;
   made.shared = shared_.contains(step.command.executable);
   made.holds = std::move(step.holds);
   made.missing = 1;  // until all are written down
@@ -341,7 +439,7 @@ void ExecutorCore::StepEnded(Node step, bool brief) {
   if (parent == nodes_.end()) return;
   SequenceRun& run = *parent->second.run;
   run.Release(std::move(step.holds));
-  run.StepEnded(brief);
+  run.StepsEnded(step.steps, brief);
   DropGarbage(run);
   QueueSequence(parent->first);
 }
@@ -442,6 +540,8 @@ ExecutorCore::Went ExecutorCore::EndSequence(NodeId id, Node& node, uint64_t unt
   On(FreeGroups{run.TakeGarbage()});
   const uint64_t seq = prepared.seq;
   for (Report::Failure& failure : end.failures) AddFailure(std::move(failure));
+  if (const auto known = blocks_.find(prepared.executable); known != blocks_.end())
+    known->second.window = run.window();
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
   ReportEnd(seq, absl::OkStatus(), /*may_wait=*/true);

@@ -27,7 +27,16 @@ inline std::string Name(const ShardRef& ref) {
 class Recorder : public ExecutorActions {
  public:
   void Load(const InstallExecutable&) override {}
-  void Unload(ExecutableId id) override { Add("unload x{}", id); }
+  void Unload(ExecutableId id) override { Add("unload x{}", Number(id.value)); }
+  bool LinkSteps(ExecutableId block, const StepBlock& calls) override {
+    if (!links) return false;
+    Lines each;
+    for (const StepBlock::Call& call : calls.calls)
+      each.push_back(fmt::format("x{}({})", call.executable, fmt::join(call.inputs, " ")));
+    Add("link x{}: {} -> {}", Number(block.value), fmt::join(each, " "),
+        fmt::join(calls.results, " "));
+    return true;
+  }
   void LoadSequence(const InstallSequence&) override {}
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override {
     Lines in, out;
@@ -35,7 +44,7 @@ class Recorder : public ExecutorActions {
       for (const ShardRef& ref : device) in.push_back(Name(ref));
     }
     for (const GroupPart& part : node.outputs) out.push_back(Number(part.group.value));
-    Add("x{} as {} id {} ({}) -> {}{}{}", node.executable, Number(node.node.value),
+    Add("x{} as {} id {} ({}) -> {}{}{}", Number(node.executable.value), Number(node.node.value),
         launch.launch_id, fmt::join(in, " "), fmt::join(out, " "), launch.ahead ? " ahead" : "",
         launch.non_donatable.empty() ? "" : fmt::format(" keep {}", launch.non_donatable));
   }
@@ -61,6 +70,8 @@ class Recorder : public ExecutorActions {
   }
   void ReportWanted(bool may_wait, bool news) override {}
   Lines Take() { return std::exchange(lines_, {}); }
+
+  bool links = false;
 
  private:
   template <typename... Args>
@@ -114,8 +125,8 @@ inline Instruction Branch(int32_t reg, std::vector<int32_t> outputs, std::vector
   return branch;
 }
 
-// Sequence x9 over `devices` devices, as node 5 with seq 1; argument a is group 10 + a, output o is
-// group 20 + o.
+// Sequence x9 (`code`) over `devices` devices, as node 5 with seq 1; argument a is group 10 + a,
+// output o is group 20 + o.
 class SequencesTest : public ::testing::Test {
  protected:
   void Install(int32_t registers, int32_t outputs, std::vector<Instruction> instructions) {
@@ -125,7 +136,7 @@ class SequencesTest : public ::testing::Test {
     sequence->outputs = outputs;
     sequence->types = types;
     sequence->instructions = std::move(instructions);
-    core.OnCommand(InstallSequence{ExecutableId(9), sequence});
+    core.OnCommand(InstallSequence{ExecutableId(code), sequence});
     installed = core.TakeReport().installed.at(0).status;
     num_outputs = outputs;
   }
@@ -155,7 +166,7 @@ class SequencesTest : public ::testing::Test {
     PrepareLaunch prepare;
     prepare.node = NodeId(5);
     prepare.seq = 1;
-    prepare.executable = ExecutableId(9);
+    prepare.executable = ExecutableId(code);
     for (int d = 0; d < devices; ++d) {
       prepare.devices.push_back(d);
       auto& row = prepare.inputs.emplace_back();
@@ -191,6 +202,7 @@ class SequencesTest : public ::testing::Test {
   }
 
   std::vector<Sequence::Type> types = {{DType::kF32, Shape{{4}}, ""}};
+  uint64_t code = 9;
   int devices = 1;
   int num_arguments = 0;
   int num_outputs = 0;

@@ -145,5 +145,173 @@ TEST_F(SharedSequencesTest, AGangThatIsNotBegunForAFailedInputIsAnsweredWith) {
   EXPECT_THAT(Take(), ElementsAre("left out 61 to 61: DATA_LOSS: first"));
 }
 
+// Brief steps become blocks, which are linked once.
+class BlocksTest : public SharedSequencesTest {
+ protected:
+  BlocksTest() {
+    shell.links = true;
+    core.InstallDone(ExecutableId(3), absl::OkStatus(), /*follows=*/true);
+    core.TakeReport();
+  }
+  // A loop of one step.
+  void Loop(int64_t rounds) {
+    Install(3, 1, {Repeat(rounds, 2), Call(3, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
+  }
+  void Brief(uint64_t node) {
+    core.LaunchDone(NodeId(kFirstStep + node), absl::OkStatus(), {}, /*brief=*/true);
+  }
+  // Returns the launches among the lines, without what they take and make.
+  static Lines Launches(const Lines& lines) {
+    Lines launches;
+    for (const std::string& line : lines) {
+      if (const size_t begin = line.find(" id "); begin != std::string::npos)
+        launches.push_back(line.substr(0, line.find(" (")));
+    }
+    return launches;
+  }
+};
+
+TEST_F(BlocksTest, BriefStepsAreLaunchedTogether) {
+  Loop(100);
+  Arguments(1);
+  Launch();
+  EXPECT_THAT(Launches(Take()), ElementsAre("x3 as s0 id 70", "x3 as s2 id 71", "x3 as s4 id 72",
+                                            "x3 as s6 id 73", "x3 as s8 id 74", "x3 as s10 id 75",
+                                            "x3 as s12 id 76", "x3 as s14 id 77"));
+  Brief(0);  // now nine may be at work, four together; seven are at work
+  EXPECT_THAT(Take(), ElementsAre("link xs16: x3(0) x3(1) x3(2) x3(3) -> 4"));
+  Brief(2);
+  Brief(4);
+  EXPECT_THAT(Launches(Take()), ElementsAre("xs16 as s17 id 78"));
+  for (const uint64_t node : {6, 8, 10, 12, 14}) Brief(node);
+  // 16 may be at work, eight together.
+  EXPECT_THAT(Take(),
+              ElementsAre("xs16 as s19 id 82 (s18:0 s18:1) -> s20 ahead",
+                          "xs16 as s21 id 86 (s20:0 s20:1) -> s22 ahead",
+                          "link xs23: x3(0) x3(1) x3(2) x3(3) x3(4) x3(5) x3(6) x3(7) -> 8"));
+}
+
+TEST_F(BlocksTest, ARunBeginsWithTheWindowOfTheLastOne) {
+  Loop(16);
+  Arguments(1);
+  Launch();
+  for (const uint64_t node : {0, 2, 4, 6, 8, 10, 12, 14}) Brief(node);
+  Brief(17);
+  Brief(19);
+  EXPECT_EQ(Reported(), "through 1");
+  Take();
+  core.OnCommand(FreeGroups{{GroupId(20)}});
+  Launch();
+  EXPECT_THAT(Launches(Take()), ElementsAre("xs21 as s22 id 70", "xs21 as s24 id 78"));
+  core.OnCommand(DropExecutable{ExecutableId(9)});
+  EXPECT_THAT(Take(), ElementsAre("unload xs16", "unload xs21"));
+}
+
+TEST_F(BlocksTest, AStepThatIsNotBriefEndsThem) {
+  Loop(100);
+  Arguments(1);
+  Launch();
+  for (const uint64_t node : {0, 2, 4, 6, 8, 10, 12}) Brief(node);
+  Take();
+  Done(14);
+  Done(17);
+  Done(19);
+  Done(21);
+  EXPECT_THAT(Launches(Take()), ElementsAre("x3 as s23 id 90", "x3 as s25 id 91", "x3 as s27 id 92",
+                                            "x3 as s29 id 93", "x3 as s31 id 94", "x3 as s33 id 95",
+                                            "x3 as s35 id 96", "x3 as s37 id 97"));
+}
+
+TEST_F(BlocksTest, AFailureInABlockFailsWhatNeedsIt) {
+  // Two chains in turns.
+  Install(4, 2,
+          {Repeat(8, 4), Call(3, {0}, {2}, {0}), Set(0, 2, {2}), Call(3, {1}, {3}, {1}),
+           Set(1, 3, {3}), Output(0, 0, {0}), Output(1, 1, {1})});
+  Arguments(2);
+  Launch();
+  Take();
+  for (const uint64_t node : {0, 2, 4, 6, 8, 10, 12, 14}) Brief(node);
+  EXPECT_THAT(Launches(Take()), ElementsAre("xs16 as s17 id 78", "xs16 as s20 id 82"));
+  Brief(17);
+  const absl::Status lost = absl::DataLossError("third");
+  core.LaunchDone(NodeId(kFirstStep + 20), lost, {}, false, {lost, absl::OkStatus()});
+  EXPECT_EQ(Reported(), "through 1 failed 1[0]: DATA_LOSS: third");
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(BlocksTest, StepsBehindAFailureAreLaunchedOneByOne) {
+  // Two chains in turns.
+  Install(4, 2,
+          {Repeat(12, 4), Call(3, {0}, {2}, {0}), Set(0, 2, {2}), Call(3, {1}, {3}, {1}),
+           Set(1, 3, {3}), Output(0, 0, {0}), Output(1, 1, {1})});
+  Arguments(2);
+  Launch();
+  Take();
+  Done(0, absl::DataLossError("first"));
+  for (const uint64_t node : {4, 8, 12, 16, 20, 24}) Done(node, absl::DataLossError("first"));
+  Take();
+  for (const uint64_t node : {2, 6, 10, 14}) Brief(node);
+  Lines lines = Take();
+  std::erase_if(lines, [](const std::string& line) { return line.starts_with("link"); });
+  EXPECT_THAT(
+      lines,
+      ElementsAre(
+          "left out 86 to 86: DATA_LOSS: first", "x3 as s38 id 87 (s31:0 s31:1) -> s39 ahead",
+          "left out 88 to 88: DATA_LOSS: first", "x3 as s44 id 89 (s39:0 s39:1) -> s45 ahead",
+          "left out 90 to 90: DATA_LOSS: first", "x3 as s51 id 91 (s45:0 s45:1) -> s52 ahead",
+          "left out 92 to 92: DATA_LOSS: first", "x3 as s57 id 93 (s52:0 s52:1) -> s58 ahead"));
+}
+
+TEST_F(BlocksTest, WhereNothingIsLinkedEachStepIsALaunch) {
+  shell.links = false;
+  Loop(100);
+  Arguments(1);
+  Launch();
+  Take();
+  for (const uint64_t node : {0, 2, 4, 6, 8, 10, 12, 14}) Brief(node);
+  EXPECT_EQ(Launches(Take()).size(), 16u);
+}
+
+TEST_F(BlocksTest, AnInputThatFailsLaterFailsWhatReadsIt) {
+  // Two chains in turns. The first one fails while the block is launched behind it.
+  Install(4, 2,
+          {Repeat(6, 4), Call(3, {0}, {2}, {0}), Set(0, 2, {2}), Call(3, {1}, {3}, {1}),
+           Set(1, 3, {3}), Output(0, 0, {0}), Output(1, 1, {1})});
+  Arguments(2);
+  Launch();
+  Take();
+  for (const uint64_t node : {0, 2, 4, 6, 8, 10}) Brief(node);
+  EXPECT_THAT(Launches(Take()), ElementsAre("xs16 as s17 id 78"));
+  const absl::Status lost = absl::DataLossError("first");
+  // The runtime says so before the core hears how the input ended.
+  core.LaunchDone(NodeId(kFirstStep + 17), lost, {}, false, {lost, absl::OkStatus()});
+  Done(12, lost);
+  Brief(14);
+  EXPECT_EQ(Reported(), "through 1 failed 1[0]: DATA_LOSS: first");
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(BlocksTest, WhatWasUsedLongAgoIsUnlinked) {
+  constexpr uint64_t kFirst = 100;
+  Arguments(1);
+  for (code = kFirst; code <= kFirst + LinkedBlocks::kMostSequences; ++code) {
+    Loop(12);
+    Launch();
+    Lines unlinked;
+    for (Lines lines = Take(); !lines.empty(); lines = Take()) {
+      for (const std::string& line : lines) {
+        if (line.starts_with("unload")) unlinked.push_back(line);
+        if (line == "want turn") core.Turn();
+        const size_t as = line.find(" as s");
+        if (as == std::string::npos) continue;
+        Brief(std::stoull(line.substr(as + 5)));
+      }
+    }
+    EXPECT_EQ(unlinked.size(), code == kFirst + LinkedBlocks::kMostSequences ? 1u : 0u);
+    EXPECT_EQ(Reported(), "through 1");
+    core.OnCommand(FreeGroups{{GroupId(20)}});
+  }
+}
+
 }  // namespace
 }  // namespace fairway

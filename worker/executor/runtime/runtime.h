@@ -91,6 +91,20 @@ struct LaunchRequest {
   std::shared_ptr<ffi::HostCalls> host_calls;
 };
 
+// Calls of loaded code that run one behind the other; see Runtime::Link. Their values: first the
+// arguments, then the outputs of each call, in order.
+struct LinkRequest {
+  struct Call {
+    std::shared_ptr<LoadedExecutable> executable;
+    std::vector<int32_t> inputs;  // values
+    int32_t outputs = 0;
+    std::vector<int32_t> ends;  // values that calls make and that nothing reads after this one
+  };
+  int32_t arguments = 0;
+  std::vector<Call> calls;
+  std::vector<int32_t> results;  // values that calls make: the outputs of the whole
+};
+
 struct LaunchResult {
   std::vector<std::vector<std::unique_ptr<DeviceBuffer>>> outputs;  // [device][output]
 };
@@ -114,6 +128,15 @@ class Runtime {
       std::string_view code, const std::vector<int>& devices, std::shared_ptr<Exchange> exchange) {
     return Error(absl::StatusCode::kUnimplemented,
                  "a computation of the {} runtime cannot span executors", info().name);
+  }
+
+  // Makes one executable of calls of code for the same devices. A launch of it takes launch ids
+  // from the request's on, one for each call, and consumes no argument. A call that fails, or whose
+  // input has failed, fails the calls that read its outputs, and no others. So each output has a
+  // result of its own, known when `done` is called. `done` gets the error of the first call that
+  // failed. UNIMPLEMENTED: this runtime gains nothing. INVALID_ARGUMENT: they do not fit together.
+  virtual absl::StatusOr<std::shared_ptr<LoadedExecutable>> Link(const LinkRequest& request) {
+    return Error(absl::StatusCode::kUnimplemented, "the {} runtime links nothing", info().name);
   }
 
   // Makes a buffer of `bytes` on local device `device`. Takes the block over: on CPU the buffer

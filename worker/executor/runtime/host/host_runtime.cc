@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/runtime/host/host_runtime.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -49,8 +50,76 @@ std::vector<std::vector<Bytes>> Arguments(const NativeLaunch& launch) {
   return arguments;
 }
 
+// One launch of a block.
+class BlockRun {
+ public:
+  explicit BlockRun(NativeLaunch& launch)
+      : launch_(launch),
+        block_(*launch.block),
+        values_(launch.devices.size(), std::vector<Bytes>(block_.values)),
+        failed_(block_.values) {
+    for (size_t d = 0; d < launch.inputs.size(); ++d) {
+      for (int32_t a = 0; a < block_.arguments; ++a) {
+        const NativeCell& cell = *launch.inputs[d][a];
+        values_[d][a] = cell.bytes();
+        if (failed_[a].ok()) failed_[a] = *cell.outcome->Peek();
+      }
+    }
+  }
+
+  // Returns the error of the first call that failed.
+  absl::Status Run() {
+    absl::Status first;
+    for (size_t c = 0; c < block_.calls.size(); ++c) {
+      absl::Status status = Call(c);
+      launch_.EndCall(c, status);
+      if (first.ok()) first = std::move(status);
+    }
+    return first;
+  }
+
+ private:
+  absl::Status Call(size_t c) {
+    const NativeBlock::Call& call = block_.calls[c];
+    absl::Status status;
+    for (const int32_t value : call.inputs) {
+      if (status.ok()) status = failed_[value];
+    }
+    std::vector<std::vector<Bytes>> arguments(values_.size());
+    for (size_t d = 0; d < values_.size(); ++d) {
+      arguments[d].reserve(call.program->values.size());
+      for (const int32_t value : call.inputs) arguments[d].push_back(values_[d][value]);
+      // So it may write into those that only it has.
+      for (const int32_t value : call.ends) values_[d][value] = nullptr;
+    }
+    const size_t outputs = call.program->results.size();
+    if (status.ok()) {
+      auto made = RunNative(*call.program, std::move(arguments), call.exchange.get(),
+                            launch_.launch_id + c);
+      status = made.status();
+      for (size_t d = 0; status.ok() && d < values_.size(); ++d)
+        std::ranges::move((*made)[d], values_[d].begin() + call.first_output);
+    }
+    if (!status.ok()) std::fill_n(failed_.begin() + call.first_output, outputs, status);
+    for (const size_t result : call.results) {
+      for (size_t d = 0; status.ok() && d < values_.size(); ++d)
+        launch_.outputs[d][result]->Fill(values_[d][block_.results[result].value]);
+    }
+    for (auto& values : values_) {
+      for (const int32_t value : call.ends) values[value] = nullptr;  // those that it has made
+    }
+    return status;
+  }
+
+  NativeLaunch& launch_;
+  const NativeBlock& block_;
+  std::vector<std::vector<Bytes>> values_;  // [device][value]
+  std::vector<absl::Status> failed_;        // by value
+};
+
 // Runs the launch; all inputs are there.
 void Execute(NativeLaunch& launch) {
+  if (launch.block != nullptr) return launch.End(BlockRun(launch).Run());
   absl::Status status = launch.FirstCause();
   if (status.ok()) {
     auto results =

@@ -20,6 +20,9 @@ class HostRuntime final : public NativeRuntime {
   // thread that brings the input.
   ~HostRuntime() override;
 
+  absl::StatusOr<std::shared_ptr<LoadedExecutable>> Link(const LinkRequest& request) override {
+    return LinkNative(request);
+  }
   absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
                                       absl::AnyInvocable<void(absl::Status)> done) override;
 

@@ -90,9 +90,15 @@ bool NativeLaunch::InputsEnded() const {
   return true;
 }
 
+void NativeLaunch::EndCall(size_t call, const absl::Status& status) {
+  if (const auto& with = block->calls[call].exchange; with != nullptr)
+    with->End(launch_id + call, status);
+  if (outcomes[call] != nullptr) outcomes[call]->Set(status);
+}
+
 void NativeLaunch::End(absl::Status status) {
   inputs.clear();
-  if (exchange != nullptr) exchange->End(launch_id, status);
+  if (block == nullptr && exchange != nullptr) exchange->End(launch_id, status);
   outcome->Set(status);
   std::move(done)(std::move(status));
 }

@@ -67,14 +67,35 @@ class NativeCell {
 };
 using NativeCellPtr = std::shared_ptr<NativeCell>;
 
+// Programs that run one behind the other in one launch. As LinkRequest, which has been checked.
+struct NativeBlock {
+  struct Call {
+    std::shared_ptr<const NativeProgram> program;
+    std::shared_ptr<Exchange> exchange;
+    std::vector<int32_t> inputs;
+    int32_t first_output = 0;  // a value; the others follow
+    std::vector<int32_t> ends;
+    std::vector<size_t> results;  // of the block, that it makes
+  };
+  struct Result {
+    int32_t value = 0;
+    size_t call = 0, output = 0;  // that make it
+  };
+  int32_t arguments = 0, values = 0;
+  std::vector<Call> calls;
+  std::vector<Result> results;
+};
+
 // One launch, from its checks to its end.
 struct NativeLaunch {
-  std::shared_ptr<const NativeProgram> program;
+  std::shared_ptr<const NativeProgram> program;  // of a block: the first one
+  std::shared_ptr<const NativeBlock> block;      // nullptr: it is no block
   std::vector<int> devices;
   std::vector<std::vector<NativeCellPtr>> inputs;   // [device][argument]
   std::vector<std::vector<bool>> taken;             // whether this launch consumed it
   std::vector<std::vector<NativeCellPtr>> outputs;  // [device][output]
   std::shared_ptr<Outcome> outcome = std::make_shared<Outcome>();  // of all outputs
+  std::vector<std::shared_ptr<Outcome>> outcomes;                  // of a block, by call, instead
   std::shared_ptr<Due> due;                                        // sim only
   absl::AnyInvocable<void(absl::Status)> done;
   std::shared_ptr<Exchange> exchange;  // to the other executors that run it; nullptr: none
@@ -84,8 +105,11 @@ struct NativeLaunch {
   absl::Status FirstCause() const;
   // Returns whether all inputs have ended, with or without an error.
   bool InputsEnded() const;
-  // Releases the inputs and sets all outcomes. Called once.
+  // Releases the inputs and sets the outcome, which blocks do not have. Called once.
   void End(absl::Status status);
+  // Of a block: sets the outcome of a call and tells the other executors. Called once for each, in
+  // order, before End.
+  void EndCall(size_t call, const absl::Status& status);
 };
 
 // Calls `then` once, when all of these are set; within this call if they are set by now.

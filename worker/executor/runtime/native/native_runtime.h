@@ -39,6 +39,9 @@ class NativeRuntime : public Runtime {
   absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device);
 
  protected:
+  // What Runtime::Link says, for a subclass that can run blocks.
+  absl::StatusOr<std::shared_ptr<LoadedExecutable>> LinkNative(const LinkRequest& request) const;
+
   // `device_memory`: as RuntimeInfo's. `kept`: as for NativeCell.
   NativeRuntime(std::string name, std::string version, int num_devices, int64_t device_memory,
                 size_t kept);
