@@ -11,12 +11,15 @@ import atexit
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 
 import _fairway_command
 
 _WAIT = 30.0  # seconds for a gateway to end once it has said why
+_GOES = 2.0  # seconds for a gateway to end once its socket is closed
 
 
 class GatewayError(RuntimeError):
@@ -39,15 +42,33 @@ class Gateway:
             os.close(held)
 
     def end(self) -> str | None:
-        """How its process ended, in words; None: it lives, or this is a child of the process that started it."""
+        """How its process ended, in words; None: it lives, or this is a child of the process that started it.
+
+        A process that is killed closes its sockets before it is over, so one that takes no connections any
+        more is waited for, two seconds at most.
+        """
+        until = time.monotonic() + _GOES
         try:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+                if self._listens() or time.monotonic() > until:
+                    return None
+                time.sleep(0.01)
         except ChildProcessError:
             return None
-        if pid == 0:
-            return None
+        _, status = ended
         code = os.waitstatus_to_exitcode(status)
         return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(self.path)
+            except BlockingIOError:  # more wait than it has taken
+                return True
+            except OSError:
+                return False
+        return True
 
 
 def start(controller: str, tls_ca: str, token_file: str | None = None) -> Gateway:

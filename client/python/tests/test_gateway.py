@@ -3,6 +3,8 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 import time
 
 import _fairway_command
@@ -49,6 +51,37 @@ def test_a_gateway_that_ends_is_one_line(program, text, said):
         gateway.start("h:1", "/ca.pem")
     assert said in str(caught.value) and "\n" not in str(caught.value)
     wait_until(lambda: descriptors() <= before)  # threads of other tests may have some for a while
+
+
+_ENDS_SLOWLY = """
+import os, signal, socket, sys, time
+with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind(sys.argv[1])
+    listening.listen(1)
+    print("listening", flush=True)
+    sys.stdin.readline()
+print("closed", flush=True)
+time.sleep(0.3)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_gateway_that_has_closed_its_socket_is_waited_for(tmp_path):
+    path = str(tmp_path / "gateway")
+    ends = subprocess.Popen([sys.executable, "-c", _ENDS_SLOWLY, path], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True)
+    assert ends.stdout.readline() == "listening\n"
+    started = gateway.Gateway(path, -1, ends.pid)
+    for _ in range(3):  # more than it takes at a time
+        assert started.end() is None
+    ends.stdin.write("\n")
+    ends.stdin.flush()
+    assert ends.stdout.readline() == "closed\n"
+    assert started.end() == "was ended by signal 9"
+    assert started.end() is None
+    ends.returncode = -9  # it was waited for
+    ends.stdin.close()
+    ends.stdout.close()
 
 
 def test_without_the_command_it_says_so(program):
