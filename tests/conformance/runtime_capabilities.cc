@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Capabilities that not every runtime has.
+#include <array>
 #include <condition_variable>
 #include <future>
 #include <map>
@@ -128,30 +129,40 @@ struct Side {
   absl::StatusOr<LaunchResult> result;
 };
 
+// Both, in one process, with two devices each.
+std::array<Side, 2> TwoSides() {
+  const auto meeting = std::make_shared<Meeting>();
+  std::array<Side, 2> sides;
+  for (size_t i : {0, 1}) sides[i].member = std::make_shared<Member>(meeting, i);
+  sides[0].devices = {0, 1};
+  sides[1].devices = {3, 2};
+  return sides;
+}
+
+// A launch on this side. Its argument is `shards`, by device.
+LaunchRequest RequestOf(const Side& side, const std::vector<std::unique_ptr<DeviceBuffer>>& shards,
+                        uint64_t launch) {
+  LaunchRequest request;
+  request.executable = side.code.get();
+  request.devices = side.devices;
+  for (const int device : side.devices) request.inputs.push_back({shards[device].get()});
+  request.launch_id = launch;
+  return request;
+}
+
 TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
   auto compiled = backend_->Compile(Program::kPsum, test::Spmd(kDevices));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  const auto meeting = std::make_shared<Meeting>();
-  Side sides[2];
-  sides[0].devices = {0, 1};
-  sides[1].devices = {3, 2};
+  std::array<Side, 2> sides = TwoSides();
   std::vector<std::unique_ptr<DeviceBuffer>> shards;
   for (int d = 0; d < kDevices; ++d) shards.push_back(Put({static_cast<float>(1 << d)}, d));
-  for (size_t i : {0, 1}) {
-    sides[i].member = std::make_shared<Member>(meeting, i);
-    auto code = runtime().LoadShare(compiled->code, sides[i].devices, sides[i].member);
+  for (Side& side : sides) {
+    auto code = runtime().LoadShare(compiled->code, side.devices, side.member);
     ASSERT_TRUE(code.ok()) << code.status();
-    sides[i].code = *std::move(code);
-    EXPECT_FALSE(runtime().LoadShare(compiled->code, {0, 1, 2, 3}, sides[i].member).ok());
+    side.code = *std::move(code);
+    EXPECT_FALSE(runtime().LoadShare(compiled->code, {0, 1, 2, 3}, side.member).ok());
   }
-  const auto request = [&](const Side& side) {
-    LaunchRequest request;
-    request.executable = side.code.get();
-    request.devices = side.devices;
-    for (const int device : side.devices) request.inputs.push_back({shards[device].get()});
-    request.launch_id = 7;
-    return request;
-  };
+  const auto request = [&](const Side& side) { return RequestOf(side, shards, 7); };
   // Other members would wait for the late input.
   auto late = Expect(1, 1);
   LaunchRequest early = request(sides[0]);
@@ -179,22 +190,18 @@ TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
 TEST_P(RuntimeConformance, ABlockOverTwoExecutors) {
   auto compiled = backend_->Compile(Program::kDonatingPsum, test::Spmd(kDevices));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  const auto meeting = std::make_shared<Meeting>();
-  Side sides[2];
-  sides[0].devices = {0, 1};
-  sides[1].devices = {3, 2};
+  std::array<Side, 2> sides = TwoSides();
   std::vector<std::unique_ptr<DeviceBuffer>> shards;
   for (int d = 0; d < kDevices; ++d) shards.push_back(Put({static_cast<float>(1 << d)}, d));
-  for (size_t i : {0, 1}) {
-    sides[i].member = std::make_shared<Member>(meeting, i);
-    auto code = runtime().LoadShare(compiled->code, sides[i].devices, sides[i].member);
+  for (Side& side : sides) {
+    auto code = runtime().LoadShare(compiled->code, side.devices, side.member);
     ASSERT_TRUE(code.ok()) << code.status();
     // v1 = sum(x), v2 = sum(v1), v3 = sum(x); v2 and v3 are results.
     LinkRequest request{
         1, {{*code, {0}, 1, {}}, {*code, {1}, 1, {1}}, {*code, {0}, 1, {}}}, {2, 3}};
     auto linked = runtime().Link(request);
     ASSERT_TRUE(linked.ok()) << linked.status();
-    sides[i].code = *linked;
+    side.code = *linked;
     const auto refused = [&](auto change) {
       LinkRequest wrong = request;
       change(wrong);
@@ -212,11 +219,7 @@ TEST_P(RuntimeConformance, ABlockOverTwoExecutors) {
   // Returns the status, and runs both sides.
   const auto run = [&](uint64_t launch) {
     const auto one = [&](Side& side, absl::Status& status) {
-      LaunchRequest request;
-      request.executable = side.code.get();
-      request.devices = side.devices;
-      for (const int device : side.devices) request.inputs.push_back({shards[device].get()});
-      request.launch_id = launch;
+      const LaunchRequest request = RequestOf(side, shards, launch);
       std::promise<absl::Status> done;
       side.result =
           runtime().Launch(request, [&](absl::Status end) { done.set_value(std::move(end)); });

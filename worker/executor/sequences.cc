@@ -272,7 +272,8 @@ ExecutorCore::Went ExecutorCore::ReadInputs(NodeId id, Node& node, uint64_t unti
   // The reported failure must not depend on which input failed first: wait for all of them.
   const bool waits =
       !step.missing.empty() && (!step.failed.ok() || (gang && !Follows(step.command, gang)));
-  // Some of its steps may need nothing that has failed, or that is not there yet.
+  // Some of its steps may need nothing that has failed, or that is not there yet. And the blocks of
+  // another sequence may have taken its place.
   const bool unlinked = !shared_.contains(step.command.executable);
   if (step.block != nullptr && (waits || unlinked || !step.failed.ok())) {
     step.phase = Phase::kNone;
