@@ -157,6 +157,15 @@ class BlocksTest : public SharedSequencesTest {
   void Loop(int64_t rounds) {
     Install(3, 1, {Repeat(rounds, 2), Call(3, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
   }
+  // Launches a loop of two chains, a step of each in turns.
+  void TwoChains(int64_t rounds) {
+    Install(4, 2,
+            {Repeat(rounds, 4), Call(3, {0}, {2}, {0}), Set(0, 2, {2}), Call(3, {1}, {3}, {1}),
+             Set(1, 3, {3}), Output(0, 0, {0}), Output(1, 1, {1})});
+    Arguments(2);
+    Launch();
+    Take();
+  }
   void Brief(uint64_t node) {
     core.LaunchDone(NodeId(kFirstStep + node), absl::OkStatus(), {}, /*brief=*/true);
   }
@@ -223,13 +232,7 @@ TEST_F(BlocksTest, AStepThatIsNotBriefEndsThem) {
 }
 
 TEST_F(BlocksTest, AFailureInABlockFailsWhatNeedsIt) {
-  // Two chains in turns.
-  Install(4, 2,
-          {Repeat(8, 4), Call(3, {0}, {2}, {0}), Set(0, 2, {2}), Call(3, {1}, {3}, {1}),
-           Set(1, 3, {3}), Output(0, 0, {0}), Output(1, 1, {1})});
-  Arguments(2);
-  Launch();
-  Take();
+  TwoChains(8);
   for (const uint64_t node : {0, 2, 4, 6, 8, 10, 12, 14}) Brief(node);
   EXPECT_THAT(Launches(Take()), ElementsAre("xs16 as s17 id 78", "xs16 as s20 id 82"));
   Brief(17);
@@ -240,13 +243,7 @@ TEST_F(BlocksTest, AFailureInABlockFailsWhatNeedsIt) {
 }
 
 TEST_F(BlocksTest, StepsBehindAFailureAreLaunchedOneByOne) {
-  // Two chains in turns.
-  Install(4, 2,
-          {Repeat(12, 4), Call(3, {0}, {2}, {0}), Set(0, 2, {2}), Call(3, {1}, {3}, {1}),
-           Set(1, 3, {3}), Output(0, 0, {0}), Output(1, 1, {1})});
-  Arguments(2);
-  Launch();
-  Take();
+  TwoChains(12);
   Done(0, absl::DataLossError("first"));
   for (const uint64_t node : {4, 8, 12, 16, 20, 24}) Done(node, absl::DataLossError("first"));
   Take();
@@ -273,13 +270,8 @@ TEST_F(BlocksTest, WhereNothingIsLinkedEachStepIsALaunch) {
 }
 
 TEST_F(BlocksTest, AnInputThatFailsLaterFailsWhatReadsIt) {
-  // Two chains in turns. The first one fails while the block is launched behind it.
-  Install(4, 2,
-          {Repeat(6, 4), Call(3, {0}, {2}, {0}), Set(0, 2, {2}), Call(3, {1}, {3}, {1}),
-           Set(1, 3, {3}), Output(0, 0, {0}), Output(1, 1, {1})});
-  Arguments(2);
-  Launch();
-  Take();
+  // The first chain fails while the block is launched behind it.
+  TwoChains(6);
   for (const uint64_t node : {0, 2, 4, 6, 8, 10}) Brief(node);
   EXPECT_THAT(Launches(Take()), ElementsAre("xs16 as s17 id 78"));
   const absl::Status lost = absl::DataLossError("first");
