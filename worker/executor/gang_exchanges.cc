@@ -34,6 +34,7 @@ class GangExchanges::Member final : public Exchange {
     for (const std::vector<size_t>& host : hosts_) {
       if (std::find(host.begin(), host.end(), self) == host.end()) continue;
       neighbours_.first = peers_[host.front()];
+      neighbours_.first_number = members_[host.front()].incarnation;
       for (const size_t member : host) {
         if (member == self) continue;
         neighbours_.members.push_back(member);

@@ -122,6 +122,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     std::vector<size_t> members;
     std::vector<PeerPtr> peers;  // of them
     PeerPtr first;               // of all members of the host; nullptr: this one
+    Incarnation first_number;
     // Whether each of them rings for all, as it did with the last swap.
     bool all_ring = false;
   };
@@ -164,6 +165,9 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
                     absl::FunctionRef<void(size_t, std::string_view)> use);
 
   // With the mutex held:
+  // Moves this thread to the CPU that the neighbours share, or away (OneCpu). `to_first`: the lane
+  // at the first of them; nullptr: there is none, or this is the first one.
+  void ShareCpu(const Neighbours& with, const LaneWriter* to_first);
   absl::Status Push(std::unique_lock<std::mutex>& lock, const PeerPtr& to, const PushName& name,
                     std::string_view bytes, LaneWriter::Rings rings);
   // Waits for the pushes, while `all` is rung if it is there, and passes them to `use`.

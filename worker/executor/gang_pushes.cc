@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "worker/executor/gang_exchanges.h"
+#include "worker/executor/one_cpu.h"
 
 namespace fairway {
 
@@ -216,6 +217,7 @@ absl::Status GangExchanges::Swap(Neighbours& with, const PushName& name, std::st
   Bell* const all = to_first != nullptr                          ? &to_first->all()
                     : with.first == nullptr && lanes_ != nullptr ? &lanes_->all()
                                                                  : nullptr;
+  ShareCpu(with, to_first.get());
   using Rings = LaneWriter::Rings;
   const Rings rings = all == nullptr  ? Rings::kReceiver
                       : with.all_ring ? Rings::kAll
@@ -234,6 +236,19 @@ absl::Status GangExchanges::Swap(Neighbours& with, const PushName& name, std::st
   with.all_ring = std::all_of(with.peers.begin(), with.peers.end(),
                               [](const PeerPtr& peer) { return peer->rang_for_all; });
   return absl::OkStatus();
+}
+
+void GangExchanges::ShareCpu(const Neighbours& with, const LaneWriter* to_first) {
+  OneCpu& thread = OneCpu::OfThisThread();
+  uint32_t cpu = 0;
+  if (to_first != nullptr) {
+    cpu = to_first->cpu().load(std::memory_order_relaxed);
+  } else if (with.first == nullptr && lanes_ != nullptr && !with.peers.empty()) {
+    cpu = thread.Decide(Clock::now());
+    std::atomic<uint32_t>& told = lanes_->cpu();
+    if (told.load(std::memory_order_relaxed) != cpu) told.store(cpu, std::memory_order_relaxed);
+  }
+  thread.OnSwap(with.first_number.value, cpu);
 }
 
 absl::Status GangExchanges::Receive(std::unique_lock<std::mutex>& lock,

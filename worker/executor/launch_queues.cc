@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/executor/one_cpu.h"
+
 namespace fairway {
 namespace {
 
@@ -172,9 +174,11 @@ void LaunchQueues::Launch(Gang& gang) {
   // What is left of it, its `done` say, refers to it.
   LaunchJob job = *std::exchange(gang.job, std::nullopt);
   gang.begin = GangEnds::Clock::now();
+  OneCpu::OfThisThread().OnLaunch(gang.begin);
   gang.ends->Run(
       code, [&thread] { return thread.pending() - 1; },
       [&] { RunLaunch(*runtime_, std::move(job)); });
+  OneCpu::OfThisThread().OnEnd(GangEnds::Clock::now());
   std::lock_guard lock(mutex_);
   for (const int line : gang.lines) {
     if (last_[line] == &gang) last_[line] = nullptr;

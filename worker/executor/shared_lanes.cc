@@ -145,6 +145,10 @@ std::shared_ptr<Bell> SharedLanes::bell() const {
 
 Bell& SharedLanes::all() const { return reinterpret_cast<Head*>(head_->data())->all; }
 
+std::atomic<uint32_t>& SharedLanes::cpu() const {
+  return reinterpret_cast<Head*>(head_->data())->cpu;
+}
+
 absl::StatusOr<std::string> SharedLanes::AddressFor(Incarnation sender) {
   auto found = lanes_.find(sender);
   if (found == lanes_.end()) {

@@ -32,6 +32,9 @@ struct Head {
   // Of the neighbours in exchanges whose first member the owner is, all that sleep until everybody
   // has pushed.
   alignas(64) Bell all;
+  // The CPU that those share, plus 1; 0: each runs where it likes (OneCpuTrial). The owner writes
+  // it; earlier versions leave it 0.
+  alignas(64) std::atomic<uint32_t> cpu;
 };
 struct Slot {
   uint64_t launch;
@@ -112,6 +115,8 @@ class SharedLanes {
   std::shared_ptr<Bell> bell() const;
   // Head::all.
   Bell& all() const;
+  // Head::cpu.
+  std::atomic<uint32_t>& cpu() const;
 
   static constexpr size_t kAddressBytes = 32;
   // Returns what `sender` needs to find its lane, which is made with the first call.
@@ -141,8 +146,9 @@ class LaneWriter {
   LaneWriter& operator=(const LaneWriter&) = delete;
 
   bool HasRoom() const;
-  // Head::all of the receiver.
+  // Head::all and Head::cpu of the receiver.
   Bell& all() const { return head_->all; }
+  const std::atomic<uint32_t>& cpu() const { return head_->cpu; }
   // Which bells the sender of a push rings: the receiver's; later the one for all, if it was the
   // last; or both.
   enum class Rings : uint8_t { kReceiver, kAll, kBoth };

@@ -115,6 +115,8 @@ TEST_F(SharedLanesTest, OneCallWakesAllThatSleepTogether) {
   EXPECT_EQ(owner_->bell()->rung(), rung + 1);
   EXPECT_TRUE((*owner_->LaneOf(Incarnation(1))->Peek())->rings_for_all);
   EXPECT_TRUE((*owner_->LaneOf(Incarnation(2))->Peek())->rings_for_all);
+  owner_->cpu() = 3;
+  EXPECT_EQ(one->cpu(), 3u);
   EXPECT_TRUE(Writer(3)->Write({1, 1, 1, {}}, "x"));
   EXPECT_FALSE((*owner_->LaneOf(Incarnation(3))->Peek())->rings_for_all);
 }
