@@ -122,7 +122,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     std::vector<size_t> members;
     std::vector<PeerPtr> peers;  // of them
     PeerPtr first;               // of all members of the host; nullptr: this one
-    Incarnation first_number;
+    Incarnation first_number;    // of that member
     // Whether each of them rings for all, as it did with the last swap.
     bool all_ring = false;
   };

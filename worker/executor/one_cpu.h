@@ -53,8 +53,8 @@ class OneCpu {
  public:
   static OneCpu& OfThisThread();
 
-  // Before the thread runs a gang, and behind it. If a gang made no swap, the thread may run
-  // anywhere again from the next one on.
+  // Before the thread runs a gang, and after it. Once a gang has made no swap, the thread may run
+  // anywhere again from the next gang on.
   void OnLaunch(OneCpuTrial::Time begin);
   void OnEnd(OneCpuTrial::Time end) { ended_ = end; }
 
