@@ -90,6 +90,7 @@ enum class Bug {
   kLeaveOutSilently,  // executor: leaves a step out and does not tell the others
   kGoodBlock,         // executor: what a block should have made is good although a step has failed
   kOneIdForBlock,     // executor: a block takes one launch id
+  kFirstOutput,       // executor: a sequence that follows another one takes its first output
   kKeepFailed,        // memory: keeps the memory of outputs that a launch failed to make reserved
   kDropKept,          // codec: does not send arguments that must not be donated
   kDropFailedArguments,  // codec: does not send failed arguments of a sequence

@@ -89,6 +89,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kLeaveOutSilently, std::string_view("leave_out_silently")},
     std::pair{Bug::kGoodBlock, std::string_view("good_block")},
     std::pair{Bug::kOneIdForBlock, std::string_view("one_id_for_block")},
+    std::pair{Bug::kFirstOutput, std::string_view("first_output")},
     std::pair{Bug::kKeepFailed, std::string_view("keep_failed")},
     std::pair{Bug::kDropKept, std::string_view("drop_kept")},
     std::pair{Bug::kDropFailedArguments, std::string_view("drop_failed_arguments")},

@@ -113,7 +113,7 @@ std::vector<int32_t> FailedBy(const Sequence& sequence, const std::vector<bool>&
 // (WindowOf in graph/sequence_builder.h), the third if they make little and are launched in blocks.
 inline constexpr int kSequenceWindow = 8;
 inline constexpr int kWideWindow = 32;
-inline constexpr int kBlocksWindow = 64;
+inline constexpr int kBlocksWindow = 128;
 
 // Gangs at work on an executor at the same time, at most, if their devices wait for each other
 // (PJRT CPU serialises more, and its pool has few threads).

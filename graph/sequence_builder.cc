@@ -198,7 +198,7 @@ Window WindowOf(const Sequence& sequence) {
     for (const int32_t type : in.types) bytes = Plus(bytes, Bytes(sequence.types[type]));
     largest = std::max(largest, bytes);
   }
-  for (const int window : {kBlocksWindow, kWideWindow}) {
+  for (int window = kBlocksWindow; window >= kWideWindow; window /= 2) {
     const int64_t more = std::min<int64_t>(steps, window) - kSequenceWindow;
     const int64_t bytes = Times(more, largest);
     if (bytes <= kWideBytes) return {window, bytes};

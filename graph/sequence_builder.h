@@ -107,8 +107,8 @@ class SequenceBuilder {
 // arguments and outputs. A step that has ended counts until kSequenceWindow others have begun.
 int64_t PeakBytes(const Sequence& sequence);
 // Returns how many steps may be at work at the same time, and the bytes that those beyond
-// kSequenceWindow make on each device at most: kBlocksWindow or kWideWindow if that is no more than
-// kWideBytes. Brief steps are handed over in larger batches then.
+// kSequenceWindow make on each device at most: from kBlocksWindow down to kWideWindow, the largest
+// of which that is no more than kWideBytes. Brief steps are handed over in larger batches then.
 struct Window {
   int steps = kSequenceWindow;
   int64_t more_bytes = 0;

@@ -127,7 +127,9 @@ class Client final : public SessionOwner {
   struct ProgramValue;
   // Binds a new program for arrays of that type. Returns its handle; 0: none.
   uint64_t BindProgram(const ModelArray& like);
-  void RunProgram(uint64_t handle, std::vector<uint64_t> args, const ExecuteOptions& options);
+  // Returns what it makes; none if it was refused.
+  std::vector<uint64_t> RunProgram(uint64_t handle, std::vector<uint64_t> args,
+                                   const ExecuteOptions& options);
   // The results of a graph. `run`: the last node of the run, or one before it.
   std::vector<ProgramValue> Interpret(const SimProgram& program, size_t graph,
                                       const std::vector<ProgramValue>& arguments, NodeId run);

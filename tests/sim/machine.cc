@@ -486,7 +486,8 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
   }
   if (run->block != nullptr) return StepEnded(*run->block, status);
   pace_->LaunchEnded();
-  const bool brief = run->node.node.value % 16 < 14;  // most are
+  const uint64_t number = run->node.node.value;
+  const size_t brief = number % 16 < 14 ? size_t{1} << number % 8 : 0;  // most are
   core_->LaunchDone(run->node.node, status, std::move(inlined), brief);
   AfterLaunch();
 }

@@ -110,7 +110,7 @@ void Machine::StepEnded(BlockRun& block, const absl::Status& status) {
       world_.Count("step of a block fails");
       std::vector<absl::Status> outputs;
       for (const int32_t value : calls.results) outputs.push_back(ResultOf(block, value));
-      core_->LaunchDone(block.node.node, *failed, {}, /*brief=*/false, std::move(outputs));
+      core_->LaunchDone(block.node.node, *failed, {}, /*brief=*/0, std::move(outputs));
     }
   }
   AfterLaunch();

@@ -325,7 +325,18 @@ void Client::DoProgram() {
   for (size_t a = 0; a < args.size(); ++a) {
     if (r.Percent(20)) options.non_donatable.push_back(static_cast<int32_t>(a));
   }
-  RunProgram(handle, args, options);
+  std::vector<uint64_t> made = RunProgram(handle, args, options);
+  // As in a loop of the client: each run gets what the one before it makes.
+  for (int64_t again = r.Percent(40) ? r.Between(1, 3) : 0; again > 0 && !made.empty(); --again) {
+    const auto known = programs_.find(handle);
+    if (known == programs_.end()) break;
+    for (uint64_t& arg : args) {
+      const auto last = arrays_.find(r.Pick(made));
+      if (last != arrays_.end() && MadeFor(known->second, last->second) && r.Percent(70))
+        arg = last->first;
+    }
+    made = RunProgram(handle, args, options);
+  }
   if (session_ && r.Percent(10)) {
     programs_.erase(handle);
     Expect(world_.controller->cluster().programs().Release(session_, handle), "",
@@ -356,8 +367,8 @@ std::vector<const ArgumentNode*> Client::Arguments(const SimProgram& program) {
   return out;
 }
 
-void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
-                        const ExecuteOptions& options) {
+std::vector<uint64_t> Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
+                                         const ExecuteOptions& options) {
   Random& r = world_.random;
   const SimProgram& program = programs_.at(handle);
   const std::vector<const ArgumentNode*> parameters = Arguments(program);
@@ -385,12 +396,16 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     run->node = cluster.programs().Run(session_, handle, args, options, out,
                                        ExpectsCall(refusal, "run of a program", out));
     Began();
-    if (!refusal.empty()) return world_.controller->Settle();
+    if (!refusal.empty()) {
+      world_.controller->Settle();
+      return {};
+    }
   } else {
     run = cluster.programs().Run(session_, handle, args, options, out);
     if (!Expect(run.status(), refusal, "run of a program")) {
       Refused(out, run.status());
-      return world_.controller->Settle();
+      world_.controller->Settle();
+      return {};
     }
   }
   world_.Count("program");
@@ -461,6 +476,7 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     }
   }
   world_.controller->Settle();
+  return run->handles;
 }
 
 std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, size_t graph,

@@ -331,6 +331,7 @@ void ExecutorCore::Reset() {
   for (const auto& [ref, shard] : shards_) all.push_back(ref);
   shards_.clear();
   nodes_.clear();
+  garbage_->clear();
   gangs_.clear();
   singles_.clear();
   advance_.clear();

@@ -57,7 +57,7 @@ class ExecutorCore {
                       absl::StatusOr<std::shared_ptr<const SequenceCode>> code);
   // `brief`: see LaunchOutputs. `outputs`: if a block has failed, the result of each output.
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined,
-                  bool brief = false, std::vector<absl::Status> outputs = {});
+                  size_t brief = 0, std::vector<absl::Status> outputs = {});
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
 
@@ -89,8 +89,7 @@ class ExecutorCore {
   // a receive that starts.
   const WorkMeter& work() const { return work_; }
 
-  // For tests and the end-of-test accounting.
-  size_t num_shards() const { return shards_.size(); }
+  size_t num_shards() const { return shards_.size(); }  // this and the next: for tests
   // A launched gang that is not started, or a sequence with steps that are not; else nullptr.
   const PrepareLaunch* Waiting(NodeId node) const;
   size_t num_nodes() const { return nodes_.size(); }
@@ -138,24 +137,26 @@ class ExecutorCore {
   // may wait for another.
   bool Follows(const Node& node) const;
   bool Follows(const PrepareLaunch& launch, bool gang) const;
-  // The lines of a launched gang, or of a step of a gang.
-  static GangPlace PlaceOf(const Node& gang);
+  bool FollowsSequences(const Node& node) const;  // the same for a sequence, after others
+  // Returns the value that becomes this argument, of a sequence all of whose steps were started and
+  // whose outputs are still being computed; nullptr: there is none.
+  SequenceRun::ValueRef MadeBefore(const PrepareLaunch& launch, size_t argument) const;
+  static GangPlace PlaceOf(const Node& gang);  // the lines of a launched gang, or of a step of one
   // Returns whether fewer than max_gangs_ gangs are at work on its devices, or its code follows.
   bool HasRoom(const GangPlace& place, ExecutableId executable);
   // Starts the gang, or begins the sequence, if its turn and its inputs have come.
   void StartGang(NodeId id);
   void MayStart(NodeId gang);  // something has changed for it: StartGang will look
-  // The gang waits for its turn no more; those after it may have theirs.
-  void LeaveLines(NodeId id, const Node& node);
-  // Looks at gangs that are first in a line, when something has changed for them.
-  void Wake(const std::vector<NodeId>& firsts);
+  void LeaveLines(NodeId id, const Node& node);  // those after it may have their turn
+  void Wake(const std::vector<NodeId>& firsts);  // something has changed for the first in a line
   // Queues some of the launches that wait for outputs of `at` and follow it. True: that were all.
   bool GoOnFollowing(Followed& at);
   void Follow(NodeId waiter, NodeId started);
   void LaunchInputEnded(NodeId id, size_t position, const absl::Status& status);
   void ChargeInputs(const Node& node);
   void LaunchEnded(NodeId id, Node& node, Node::End end);
-  absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
+  // nullopt: the argument is still being computed.
+  std::optional<absl::Status> EndOf(const PrepareLaunch& launch, size_t argument) const;
   void Start(NodeId id, Node& node);
   const SequenceCode* SequenceOf(const Node& node) const;
   void GoOnLaunching();  // this and the next: do a part of what is in hand
@@ -164,7 +165,6 @@ class ExecutorCore {
 
   // ---- sequences (sequences.cc)
   static absl::Status Contradiction(NodeId node, std::string_view what);
-  // Starts a sequence whose inputs have ended.
   void StartSequence(NodeId id, Node& node, std::shared_ptr<const SequenceCode> sequence);
   // Starts the steps that may start, and ends the sequence when all its steps have ended.
   void Advance(NodeId id);
@@ -189,7 +189,7 @@ class ExecutorCore {
   void GoPast(Node& node);
   // Makes `output`, a shard of the sequence's output, the same shard as `from`.
   void ShareOutput(ShardRef from, ShardRef output);
-  void StepEnded(Node step, bool brief);
+  void StepEnded(Node step, size_t brief);
   // Leaves steps out: those with the `count` launch ids after the first `taken` ids of this
   // sequence do not run here. The executors that run the same steps get `why` as soon as they wait
   // for them.
@@ -223,9 +223,8 @@ class ExecutorCore {
   void Conclude(NodeId id, Node::End end);
   void EndLaunch(EndInHand end);  // a part; the rest is in hand then
   void Forget(const GroupPart& part, const absl::Status& cause);
-  // `may_wait`: as in ExecutorActions::ReportWanted.
+  // `may_wait`: as in ExecutorActions::ReportWanted. A launch may have an entry and no seq.
   void ReportEnd(uint64_t seq, const absl::Status& status, bool may_wait);
-  // Of a launch, which may have an entry and no seq.
   void ReportLaunchEnd(const PrepareLaunch& launch, const absl::Status& status, bool may_wait);
   void Reported(bool may_wait);
   void AddInlined(Report::Inlined inlined);
@@ -240,7 +239,8 @@ class ExecutorCore {
   std::set<ExecutableId> shared_;                // code and sequences that other executors run, too
   std::map<ExecutableId, LinkedBlocks> blocks_;  // by sequence
   std::map<ExecutableId, LocalPart> parts_;      // of code that LaunchAll may launch
-  uint64_t next_step_ = uint64_t{1} << 63;       // also of groups and blocks; known here only
+  const SequenceRun::Garbage garbage_ = std::make_shared<std::vector<GroupId>>();
+  uint64_t next_step_ = uint64_t{1} << 63;  // also of groups and blocks; known here only
   // Gangs that are launched and not started, and sequences until all their steps were started.
   DeviceLines lines_;
   std::deque<NodeId> gangs_;    // those of lines_ that may start, perhaps

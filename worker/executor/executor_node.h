@@ -37,7 +37,7 @@ struct ExecutorNode {
   struct End {
     absl::Status status;
     std::vector<Report::Inlined> inlined;
-    bool brief = false;
+    size_t brief = 0;
     std::vector<absl::Status> outputs = {};  // of each output, if they differ (see LaunchDone)
   };
   std::optional<End> end;

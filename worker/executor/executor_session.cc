@@ -316,7 +316,7 @@ void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
     if (launched.gang && !block)
       exchanges_->LeaveOut(launched.gang.value, launched.gang.value + launched.launch_ids - 1,
                            status);
-    core_.LaunchDone(launched.node, status, {}, /*brief=*/false, results);
+    core_.LaunchDone(launched.node, status, {}, /*brief=*/0, results);
   } else if (launched.inline_shards.empty()) {
     core_.LaunchDone(launched.node, absl::OkStatus(), {}, launched.made->brief);
   } else if (const auto& bytes = launched.made->bytes; !bytes.empty()) {

@@ -2,8 +2,10 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_GANG_ENDS_H_
 #define FAIRWAY_WORKER_EXECUTOR_GANG_ENDS_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -25,9 +27,16 @@ class GangEnds {
   static constexpr size_t kMost = 24;
   static constexpr std::chrono::milliseconds kShort{1};
   static constexpr std::chrono::milliseconds kLongest{2};
-  // A gang of several launch ids is not brief if it takes longer: its outputs come together.
+  // How long a gang of several launch ids should take: its outputs come together.
   static constexpr std::chrono::milliseconds kBrief{4};
   using Clock = std::chrono::steady_clock;
+  // See LaunchOutputs::brief. `ids` took so long.
+  static size_t Brief(Clock::duration took, size_t ids) {
+    const auto all = static_cast<int64_t>(ids);
+    if (took >= all * kShort) return 0;
+    const Clock::duration most = kBrief;
+    return static_cast<size_t>(all * most.count() / std::max<int64_t>(took.count(), 1));
+  }
 
   // `now`: the clock by which launches are short; thread-safe.
   explicit GangEnds(Clock::time_point (*now)() = Clock::now) : now_(now) {}

@@ -55,6 +55,16 @@ TEST_F(GangEndsTest, AGangOfSeveralLaunchIdsIsAsManyEnds) {
   EXPECT_EQ(run('e', 3), "abcd") << "it counts from nothing again";
 }
 
+TEST_F(GangEndsTest, WhatIsBriefIsCountedByItsTime) {
+  using std::chrono::microseconds;
+  EXPECT_EQ(GangEnds::Brief(microseconds(100), 1), 40u);
+  EXPECT_EQ(GangEnds::Brief(microseconds(3200), 32), 40u);
+  EXPECT_EQ(GangEnds::Brief(microseconds(999), 1), 4u);
+  EXPECT_EQ(GangEnds::Brief(microseconds(1000), 1), 0u);
+  EXPECT_EQ(GangEnds::Brief(microseconds(9000), 8), 0u);
+  EXPECT_GT(GangEnds::Brief({}, 1), 1000u);
+}
+
 TEST_F(GangEndsTest, AsManyWaitAsAreQueuedBehindThem) {
   for (size_t queued = 13; queued > 7; --queued) EXPECT_EQ(Run(one_, 'a', queued), "");
   EXPECT_EQ(Run(one_, 'b', 7), "aaaaaab");

@@ -137,9 +137,7 @@ void LaunchQueues::LaunchGang(LaunchJob job) {
 
 void LaunchQueues::Ended(Gang& gang, absl::Status status) {
   for (const int line : gang.lines) (*gang.under_way)[line].fetch_sub(1, std::memory_order_acq_rel);
-  const auto brief = std::min<GangEnds::Clock::duration>(
-      GangEnds::kShort * static_cast<int64_t>(gang.launch_ids), GangEnds::kBrief);
-  gang.outputs->brief = GangEnds::Clock::now() - gang.begin < brief;
+  gang.outputs->brief = GangEnds::Brief(GangEnds::Clock::now() - gang.begin, gang.launch_ids);
   gang.ends->Add([done = std::move(gang.done),
                   status = std::move(status)]() mutable { std::move(done)(std::move(status)); },
                  gang.launch_ids);

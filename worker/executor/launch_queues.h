@@ -33,9 +33,9 @@ struct LaunchOutputs {
   absl::Status status;                                              // why there are no buffers
   // The bytes of LaunchJob::reads once the job has ended; nullptr: that output could not be read.
   std::vector<std::shared_ptr<Blob>> bytes;
-  // A gang that ended less than GangEnds::kShort for each launch id after it began, and less than
-  // kBrief.
-  bool brief = false;
+  // Of a gang: how many of its launch ids, launched together, would end less than GangEnds::kBrief
+  // after they began. 0: each of them takes GangEnds::kShort.
+  size_t brief = 0;
 };
 
 // One launch, from LaunchGang or LaunchSingle to `done`.

@@ -16,10 +16,11 @@ bool CameWithCommand(const PrepareReceive& receive) {
   return receive.sources.front().kind == ShardSource::Kind::kInline;
 }
 
-// Whether all that it reads may be looked at in one go.
+constexpr size_t kNarrow = 64;  // shards or outputs that may be looked at in one go
+
+// Of what the launch reads.
 bool IsNarrow(const PrepareLaunch& launch) {
-  constexpr size_t kMost = 64;
-  return launch.inputs.empty() || launch.inputs.size() * launch.inputs[0].size() <= kMost;
+  return launch.inputs.empty() || launch.inputs.size() * launch.inputs[0].size() <= kNarrow;
 }
 
 }  // namespace
@@ -195,6 +196,38 @@ bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
   return true;
 }
 
+bool ExecutorCore::FollowsSequences(const Node& node) const {
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  if (!node.launch->gang || !IsNarrow(prepared)) return false;
+  const size_t arguments = prepared.inputs.empty() ? 0 : prepared.inputs[0].size();
+  for (size_t a = 0; a < arguments; ++a) {
+    if (!EndOf(prepared, a).has_value() && MadeBefore(prepared, a) == nullptr) return false;
+  }
+  return true;
+}
+
+SequenceRun::ValueRef ExecutorCore::MadeBefore(const PrepareLaunch& launch, size_t argument) const {
+  const auto shard = shards_.find(launch.inputs[0][argument]);
+  const auto producer = shard == shards_.end() ? nodes_.end() : nodes_.find(shard->second.producer);
+  if (producer == nodes_.end() || !producer->second.issued) return nullptr;
+  const auto& before = std::get<PrepareLaunch>(producer->second.command);
+  if (before.devices != launch.devices || before.outputs.size() > kNarrow) return nullptr;
+  const auto output =
+      std::ranges::find(before.outputs, launch.inputs[0][argument].group, &GroupPart::group);
+  if (output == before.outputs.end()) return nullptr;
+  const auto number = static_cast<size_t>(output - before.outputs.begin());
+  SequenceRun::ValueRef value =
+      producer->second.run->exported[Planted(Bug::kFirstOutput) ? 0 : number];
+  if (value == nullptr || value->shards.size() != launch.devices.size() ||
+      output->shards.size() != launch.devices.size())
+    return nullptr;
+  for (size_t d = 0; d < launch.devices.size(); ++d) {
+    const ShardRef made{output->group, output->shards[d].shard};
+    if (launch.inputs[d][argument] != made) return nullptr;
+  }
+  return value;
+}
+
 bool ExecutorCore::OnItsWay(ShardRef ref, bool gang) const {
   const auto shard = shards_.find(ref);
   if (shard == shards_.end()) return false;
@@ -222,7 +255,10 @@ void ExecutorCore::LaunchInputEnded(NodeId id, size_t position, const absl::Stat
   if (it == nodes_.end()) return;
   if (!status.ok()) it->second.FailedAt(position, status);
   const bool last = --it->second.missing == 0;
-  if (it->second.started) {
+  if (it->second.run != nullptr) {
+    ++it->second.run->steps_ended;
+    QueueSequence(id);
+  } else if (it->second.started) {
     if (last) ended_.push_back(id);
   } else if (it->second.launch->gang && !it->second.parent) {
     MayStart(id);  // it may follow what computes the others
@@ -235,20 +271,24 @@ void ExecutorCore::LaunchInputEnded(NodeId id, size_t position, const absl::Stat
   }
 }
 
-absl::Status ExecutorCore::FailedArgument(const PrepareLaunch& node, size_t argument) const {
-  for (const ShardRefs& device : node.inputs) {
+std::optional<absl::Status> ExecutorCore::EndOf(const PrepareLaunch& launch,
+                                                size_t argument) const {
+  bool ended = true;
+  for (const ShardRefs& device : launch.inputs) {
     const auto shard = shards_.find(device[argument]);
-    if (shard != shards_.end() && shard->second.state == ShardState::kFailed)
-      return shard->second.error;
+    if (shard == shards_.end()) continue;
+    if (shard->second.state == ShardState::kFailed) return shard->second.error;
+    ended = ended && shard->second.state == ShardState::kReady;
   }
-  return absl::OkStatus();
+  return ended ? std::optional(absl::OkStatus()) : std::nullopt;
 }
 
 void ExecutorCore::Start(NodeId id, Node& node) {
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   if (node.started) return;
   if (const auto sequence = sequences_.find(prepared.executable); sequence != sequences_.end()) {
-    if (node.missing == 0) StartSequence(id, node, sequence->second);
+    if (node.missing > 0) ChargeInputs(node);
+    if (node.missing == 0 || FollowsSequences(node)) StartSequence(id, node, sequence->second);
     return;
   }
   if (!node.failure.ok()) {
@@ -336,7 +376,7 @@ void ExecutorCore::Wake(const std::vector<NodeId>& firsts) {
 }
 
 void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
-                              std::vector<Report::Inlined> inlined, bool brief,
+                              std::vector<Report::Inlined> inlined, size_t brief,
                               std::vector<absl::Status> outputs) {
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return;

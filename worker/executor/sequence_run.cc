@@ -111,8 +111,13 @@ absl::StatusOr<std::shared_ptr<const SequenceCode>> SequenceCode::Make(
   return std::make_shared<const SequenceCode>(std::move(of));
 }
 
-SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept)
-    : code_(std::move(code)), sequence_(code_->sequence.get()), registers_(sequence_->registers) {
+SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept,
+                         Garbage garbage)
+    : exported(code->sequence->outputs),
+      code_(std::move(code)),
+      sequence_(code_->sequence.get()),
+      garbage_(std::move(garbage)),
+      registers_(sequence_->registers) {
   if (!kept.empty()) keeps_.resize(registers_.size());
   for (const int32_t a : kept) {
     if (a >= 0 && static_cast<size_t>(a) < keeps_.size()) keeps_[a] = true;
@@ -120,11 +125,11 @@ SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code, const std::ve
   frames_.push_back({0, sequence_->instructions.size(), 0, 0, 0});
 }
 
-void SequenceRun::StepsEnded(size_t steps, bool brief) {
+void SequenceRun::StepsEnded(size_t steps, size_t brief) {
   at_work -= steps;
   steps_ended += steps;
-  const size_t wider = std::max(window_ + steps, std::exchange(known_window_, 0));
-  window_ = brief ? std::min(wider, code_->window) : kSequenceWindow;
+  window_ = std::min({window_ + steps, 2 * brief, code_->window});
+  window_ = std::max<size_t>(window_, kSequenceWindow);
 }
 
 void SequenceRun::SetArgument(int32_t argument, std::vector<ShardRef> shards) {

@@ -38,7 +38,8 @@ struct SequenceCode {
 class SequenceRun {
  public:
   // A value: its shards on the devices of this executor, in their order. When neither a register
-  // nor a step at work holds it any more, TakeGarbage returns its group.
+  // of this run or the next one nor a step at work holds it any more, TakeGarbage returns its
+  // group.
   struct Value {
     std::vector<ShardRef> shards;
     bool own = false;       // a step of this run made it; else it is an argument
@@ -46,8 +47,12 @@ class SequenceRun {
   };
   using ValueRef = std::shared_ptr<Value>;
 
+  // The groups of values that nothing holds any more. Runs whose values others may hold share it.
+  using Garbage = std::shared_ptr<std::vector<GroupId>>;
+
   // `kept`: arguments that must not be donated.
-  SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept);
+  SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept,
+              Garbage garbage = std::make_shared<std::vector<GroupId>>());
   SequenceRun(const SequenceRun&) = delete;
   SequenceRun& operator=(const SequenceRun&) = delete;
 
@@ -123,32 +128,31 @@ class SequenceRun {
   // Steps started and not ended; they hold the values that they read and make.
   size_t at_work = 0;
   // Whether `steps` more, launched together, may be at work. Each brief one that ends lets one
-  // more, up to the window of the code; any other lets kSequenceWindow, as its neighbours wait for
-  // what is at work. Single ones take longer than blocks, so fewer may be.
+  // more, up to the window of the code, and to what two brief launches have; any other lets
+  // kSequenceWindow, as its neighbours wait for what is at work. Single ones take longer than
+  // blocks, so fewer may be.
   bool HasRoomFor(size_t steps) const {
     return at_work + steps <= (steps > 1 ? window_ : std::min<size_t>(window_, kWideWindow));
   }
   // How many steps may be launched together. More than one after brief ones, and half the window at
   // most, so that others are at work when they end.
   size_t Together() const { return window_ > kSequenceWindow ? std::bit_floor(window_ / 2) : 1; }
-  void StepsEnded(size_t steps, bool brief);
+  // `brief`: see LaunchOutputs.
+  void StepsEnded(size_t steps, size_t brief);
   size_t window() const { return window_; }
-  // Goes on with the window of an earlier run once a launch has ended that was brief. Until then up
-  // to twice kSequenceWindow is enough: its steps may take longer than those of that run.
-  void Widen(size_t window) {
-    known_window_ = window;
-    window_ = std::clamp<size_t>(window, kSequenceWindow, 2 * kSequenceWindow);
-  }
-  uint64_t steps_ended = 0;
-  bool queued = false;  // ExecutorCore::advance_ has it
+  // Goes on with the window that an earlier run had at its end.
+  void Widen(size_t window) { window_ = window; }
+  uint64_t steps_ended = 0;  // and arguments that were still being computed
+  bool queued = false;       // ExecutorCore::advance_ has it
   // a read is under way: of a branch's scalar, or of the outputs that go inline
   bool reading = false;
   bool unreadable = false;         // the scalar of the next branch
   std::optional<int64_t> scalar;   // the scalar of the next instruction, which is a branch
-  std::vector<ValueRef> exported;  // outputs; held until the end of the run
+  std::vector<ValueRef> exported;  // by output; nullptr: not set. Held until the end of the run
   std::vector<std::pair<int32_t, absl::Status>> failed;  // arguments that failed, in order
-  absl::Status abandoned;                                // not OK: why no further step may start
-  uint64_t ids_taken = 0;  // launch ids that steps and branches have taken so far
+  std::vector<int32_t> early;  // arguments that were still being computed when the run took them
+  absl::Status abandoned;      // not OK: why no further step may start
+  uint64_t ids_taken = 0;      // launch ids that steps and branches have taken so far
 
   // Releases these values, or all of them. If they are many, LetGo releases them.
   void Release(std::vector<ValueRef> values);
@@ -175,8 +179,7 @@ class SequenceRun {
   const std::shared_ptr<const SequenceCode> code_;
   const Sequence* const sequence_;
   size_t window_ = kSequenceWindow;  // steps at work, at most
-  size_t known_window_ = 0;          // of an earlier run, until a launch has ended
-  std::shared_ptr<std::vector<GroupId>> garbage_ = std::make_shared<std::vector<GroupId>>();
+  const Garbage garbage_;
   std::vector<ValueRef> registers_;
   std::vector<bool> keeps_;     // by argument, may be shorter: it must not be donated
   std::vector<ValueRef> kept_;  // those arguments

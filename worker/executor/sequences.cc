@@ -41,7 +41,8 @@ std::optional<int64_t> Scalar(const Blob& bytes) {
 void ExecutorCore::StartSequence(NodeId id, Node& node,
                                  std::shared_ptr<const SequenceCode> sequence) {
   node.started = true;
-  node.run = std::make_unique<SequenceRun>(std::move(sequence), node.launch->non_donatable);
+  node.run =
+      std::make_unique<SequenceRun>(std::move(sequence), node.launch->non_donatable, garbage_);
   const auto known = blocks_.find(std::get<PrepareLaunch>(node.command).executable);
   if (known != blocks_.end()) node.run->Widen(known->second.window);
   QueueSequence(id);
@@ -74,7 +75,7 @@ void ExecutorCore::Advance(NodeId id) {
   }
   if (went == Went::kOn) {
     if (!std::exchange(node.issued, true) && node.launch->gang) LeaveLines(id, node);
-    if (run.at_work == 0 && !run.reading) went = EndSequence(id, node, until);
+    if (run.at_work == 0 && !run.reading && node.missing == 0) went = EndSequence(id, node, until);
   }
   if (went != Went::kPaused) return;
   if (!Planted(Bug::kForgetSequence)) QueueSequence(id);
@@ -91,9 +92,17 @@ ExecutorCore::Went ExecutorCore::TakeArguments(NodeId id, Node& node, uint64_t u
     if (work_.units() >= until) return Went::kPaused;
     work_.ChargeShards(prepared.devices.size());
     const auto argument = static_cast<int32_t>(run.taken);
-    absl::Status failed = FailedArgument(prepared, run.taken);
+    const std::optional<absl::Status> end = EndOf(prepared, run.taken);
+    absl::Status failed = end.value_or(absl::OkStatus());
     if (run.told < told.size() && told[run.told].argument == argument)
       failed = std::move(told[run.told++].status);
+    if (failed.ok() && !end.has_value()) {
+      SequenceRun::ValueRef made = MadeBefore(prepared, run.taken);
+      if (made == nullptr) return Went::kWaits;
+      run.Set(argument, std::move(made));
+      run.early.push_back(argument);
+      continue;
+    }
     if (failed.ok()) {
       std::vector<ShardRef> shards;
       shards.reserve(prepared.inputs.size());
@@ -417,7 +426,7 @@ void ExecutorCore::SetOutput(const Node& node, const Instruction& output) {
   if (value == nullptr || static_cast<size_t>(output.outputs[0]) >= prepared.outputs.size()) return;
   const GroupPart& part = prepared.outputs[output.outputs[0]];
   value->exported = true;
-  run.exported.push_back(value);
+  run.exported[output.outputs[0]] = value;
   for (size_t d = 0; d < std::min(part.shards.size(), value->shards.size()); ++d)
     ShareOutput(value->shards[d], {part.group, part.shards[d].shard});
 }
@@ -435,7 +444,7 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
   ShardEnded(output, status);
 }
 
-void ExecutorCore::StepEnded(Node step, bool brief) {
+void ExecutorCore::StepEnded(Node step, size_t brief) {
   const auto parent = nodes_.find(step.parent);
   if (parent == nodes_.end()) return;
   SequenceRun& run = *parent->second.run;
@@ -495,6 +504,13 @@ ExecutorCore::Went ExecutorCore::EndSequence(NodeId id, Node& node, uint64_t unt
   SequenceRun& run = *node.run;
   SequenceRun::Ending& end = run.ending;
   const auto& prepared = std::get<PrepareLaunch>(node.command);
+  for (const int32_t argument : std::exchange(run.early, {})) {
+    absl::Status failed = EndOf(prepared, argument).value_or(absl::OkStatus());
+    if (failed.ok()) continue;
+    const auto place = std::ranges::lower_bound(run.failed, argument, {},
+                                                &std::pair<int32_t, absl::Status>::first);
+    run.failed.emplace(place, argument, std::move(failed));
+  }
   std::vector<ShardRef>& inlined = node.launch->inline_shards;
   std::erase_if(inlined, [&](const ShardRef& ref) {
     const auto shard = shards_.find(ref);

@@ -141,7 +141,7 @@ TEST_F(SequencesTest, MoreStepsAreAtWorkWhileTheyAreBrief) {
   at_work += started();
   uint64_t step = kFirstStep;
   const auto end = [&](bool brief) {
-    core.LaunchDone(NodeId(step), absl::OkStatus(), {}, brief);
+    core.LaunchDone(NodeId(step), absl::OkStatus(), {}, brief ? 1000 : 0);
     core.Turn();
     step += 2;  // the id between them is that of its result
     at_work += started() - 1;
@@ -162,7 +162,7 @@ TEST_F(SequencesTest, StepsThatMakeMuchAreNoMoreAtWorkWhenTheyAreBrief) {
   Arguments(1);
   Launch();
   for (uint64_t step = 0; step < 40; step += 2) {
-    core.LaunchDone(NodeId(kFirstStep + step), absl::OkStatus(), {}, true);
+    core.LaunchDone(NodeId(kFirstStep + step), absl::OkStatus(), {}, 1000);
     core.Turn();
   }
   size_t steps = 0;

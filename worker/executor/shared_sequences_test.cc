@@ -5,8 +5,11 @@
 namespace fairway {
 namespace {
 
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // A sequence that other executors run too: they may wait for steps that are left out here.
 class SharedSequencesTest : public SequencesTest {
@@ -166,8 +169,24 @@ class BlocksTest : public SharedSequencesTest {
     Launch();
     Take();
   }
-  void Brief(uint64_t node) {
-    core.LaunchDone(NodeId(kFirstStep + node), absl::OkStatus(), {}, /*brief=*/true);
+  void Brief(uint64_t node, size_t brief = 1000) {
+    core.LaunchDone(NodeId(kFirstStep + node), absl::OkStatus(), {}, brief);
+  }
+  // Runs the sequence again, as `node` with seq `node` - 4: it takes group `from`, and makes `to`.
+  void Next(uint64_t node, uint64_t id, uint64_t from, uint64_t to) {
+    PrepareLaunch prepare;
+    prepare.node = NodeId(node);
+    prepare.seq = node - 4;
+    prepare.executable = ExecutableId(code);
+    prepare.devices = {0, 1};
+    prepare.inputs = {{{GroupId(from), 0}}, {{GroupId(from), 1}}};
+    prepare.outputs = {{GroupId(to), DType::kF32, "", {{0, 0, Shape{{4}}}, {1, 1, Shape{{4}}}}}};
+    core.OnCommand(prepare);
+    fairway::Launch launch;
+    launch.node = prepare.node;
+    launch.launch_id = LaunchId(id);
+    launch.gang = launch.ahead = true;
+    core.OnCommand(launch);
   }
   // Returns the launches among the lines, without what they take and make.
   static Lines Launches(const Lines& lines) {
@@ -216,6 +235,29 @@ TEST_F(BlocksTest, ARunBeginsWithTheWindowOfTheLastOne) {
   EXPECT_THAT(Take(), ElementsAre("unload xs16", "unload xs21"));
 }
 
+TEST_F(BlocksTest, ARunThatBeginsBesideTheFirstOneBeginsAsThat) {
+  Loop(16);
+  Arguments(2);
+  Launch();
+  for (const uint64_t node : {0, 2, 4, 6, 8, 10, 12, 14}) Brief(node);
+  Take();
+  Next(6, 90, 11, 21);
+  EXPECT_EQ(Launches(Take()).size(), static_cast<size_t>(kSequenceWindow));
+}
+
+TEST_F(BlocksTest, ABlockIsNoLongerThanBriefLaunchesAre) {
+  Loop(100);
+  Arguments(1);
+  Launch();
+  for (const uint64_t node : {0, 2, 4, 6, 8, 10, 12, 14}) Brief(node, 4);
+  EXPECT_THAT(Launches(Take()), Each(StartsWith("x3 as ")));  // eight may be at work
+  for (const uint64_t node : {16, 18, 20, 22, 24, 26, 28, 30}) Brief(node, 6);
+  // Twelve may be, of which four are launched together.
+  EXPECT_THAT(Launches(Take()), Contains("xs46 as s47 id 96"));
+  Brief(47, 3);
+  EXPECT_THAT(Launches(Take()), Each(StartsWith("x3 as ")));
+}
+
 TEST_F(BlocksTest, AStepThatIsNotBriefEndsThem) {
   Loop(100);
   Arguments(1);
@@ -237,7 +279,7 @@ TEST_F(BlocksTest, AFailureInABlockFailsWhatNeedsIt) {
   EXPECT_THAT(Launches(Take()), ElementsAre("xs16 as s17 id 78", "xs16 as s20 id 82"));
   Brief(17);
   const absl::Status lost = absl::DataLossError("third");
-  core.LaunchDone(NodeId(kFirstStep + 20), lost, {}, false, {lost, absl::OkStatus()});
+  core.LaunchDone(NodeId(kFirstStep + 20), lost, {}, 0, {lost, absl::OkStatus()});
   EXPECT_EQ(Reported(), "through 1 failed 1[0]: DATA_LOSS: third");
   EXPECT_EQ(core.num_nodes(), 0u);
 }
@@ -276,11 +318,93 @@ TEST_F(BlocksTest, AnInputThatFailsLaterFailsWhatReadsIt) {
   EXPECT_THAT(Launches(Take()), ElementsAre("xs16 as s17 id 78"));
   const absl::Status lost = absl::DataLossError("first");
   // The runtime says so before the core hears how the input ended.
-  core.LaunchDone(NodeId(kFirstStep + 17), lost, {}, false, {lost, absl::OkStatus()});
+  core.LaunchDone(NodeId(kFirstStep + 17), lost, {}, 0, {lost, absl::OkStatus()});
   Done(12, lost);
   Brief(14);
   EXPECT_EQ(Reported(), "through 1 failed 1[0]: DATA_LOSS: first");
   EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+// ---- sequences that follow each other
+
+TEST_F(BlocksTest, ASequenceFollowsTheOneThatComputesWhatItTakes) {
+  Loop(2);
+  Arguments(1);
+  Launch();
+  EXPECT_THAT(Take(), ElementsAre("x3 as s0 id 70 (10:0 10:1) -> s1",
+                                  "x3 as s2 id 71 (s1:0 s1:1) -> s3 ahead"));
+  Next(6, 80, 20, 21);
+  EXPECT_THAT(Take(), ElementsAre("x3 as s4 id 80 (s3:0 s3:1) -> s5 ahead",
+                                  "x3 as s6 id 81 (s5:0 s5:1) -> s7 ahead"));
+  Next(7, 90, 21, 22);
+  EXPECT_THAT(Take(), ElementsAre("x3 as s8 id 90 (s7:0 s7:1) -> s9 ahead",
+                                  "x3 as s10 id 91 (s9:0 s9:1) -> s11 ahead"));
+  Brief(0);
+  Brief(2);
+  EXPECT_EQ(Reported(), "through 1");
+  // It is still read.
+  EXPECT_THAT(shell.Take(),
+              ElementsAre("drop s1:0 s1:1", "share s3:0 as 20:0", "share s3:1 as 20:1"));
+  Brief(4);
+  EXPECT_THAT(shell.Take(), ElementsAre("drop s3:0 s3:1"));
+  for (const uint64_t node : {6, 8, 10}) Brief(node);
+  EXPECT_EQ(Reported(), "through 3");
+  EXPECT_EQ(core.num_nodes(), 0u);
+  core.OnCommand(FreeGroups{{GroupId(10), GroupId(20), GroupId(21), GroupId(22)}});
+  EXPECT_EQ(core.num_shards(), 0u);
+}
+
+TEST_F(BlocksTest, ASequenceWaitsUntilAllStepsOfTheOneBeforeAreStarted) {
+  Loop(kSequenceWindow + 1);
+  Arguments(1);
+  Launch();
+  EXPECT_EQ(Launches(Take()).size(), static_cast<size_t>(kSequenceWindow));
+  Next(6, 80, 20, 21);
+  EXPECT_THAT(Take(), ElementsAre());
+  Done(0);
+  EXPECT_THAT(Launches(Take()),
+              ElementsAre("x3 as s16 id 78", "x3 as s18 id 80", "x3 as s20 id 81",
+                          "x3 as s22 id 82", "x3 as s24 id 83", "x3 as s26 id 84",
+                          "x3 as s28 id 85", "x3 as s30 id 86", "x3 as s32 id 87"));
+}
+
+TEST_F(BlocksTest, WhatFailsInTheSequenceBeforeIsAFailedArgument) {
+  Loop(2);
+  Arguments(1);
+  Launch();
+  Next(6, 80, 20, 21);
+  const absl::Status lost = absl::DataLossError("second");
+  Brief(0);
+  Done(2, lost);
+  for (const uint64_t node : {4, 6}) Done(node, lost);
+  EXPECT_EQ(
+      Reported(),
+      "through 2 failed 1[0]: DATA_LOSS: second failed 2[0] by argument 0: DATA_LOSS: second");
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(BlocksTest, ASequenceEndsAfterTheArgumentsThatItDoesNotRead) {
+  Install(3, 1, {Call(3, {0}, {1}), Output(0, 1, {1})});
+  Arguments(1);
+  Launch();
+  code = 8;
+  Install(3, 1, {Output(0, 0)});  // hands the argument on
+  Next(6, 80, 20, 21);
+  EXPECT_EQ(Reported(), "through 0");
+  Done(0);
+  EXPECT_EQ(Reported(), "through 2");
+}
+
+TEST_F(BlocksTest, AnAbandonedSequenceStartsNothingBehindTheOneBefore) {
+  Loop(kSequenceWindow + 1);
+  Arguments(1);
+  Launch();
+  Next(6, 90, 20, 21);
+  Take();
+  core.OnCommand(AbandonLaunch{LaunchId(90), LaunchId(98), absl::AbortedError("stop")});
+  EXPECT_THAT(Take(), ElementsAre("left out 90 to 98: ABORTED: stop"));
+  Done(0);
+  EXPECT_THAT(Launches(Take()), ElementsAre("x3 as s16 id 78"));
 }
 
 TEST_F(BlocksTest, WhatWasUsedLongAgoIsUnlinked) {

@@ -63,8 +63,8 @@ struct LinkedBlocks {
   static constexpr size_t kMost = 64;  // of a sequence
   static constexpr size_t kMostSequences = 64;
   std::map<std::pair<size_t, size_t>, Linked> by_place;  // by the first instruction and the steps
-  size_t window = 0;  // of the last run that ended; see SequenceRun::Widen
-  uint64_t used = 0;  // later than those with a lower number
+  size_t window = kSequenceWindow;  // of the last run that ended; see SequenceRun::Widen
+  uint64_t used = 0;                // later than those with a lower number
 
   bool full() const { return by_place.size() >= kMost; }
 };
