@@ -33,13 +33,16 @@ class GangExchanges::Member final : public Exchange {
         self_(self) {
     for (const std::vector<size_t>& host : hosts_) {
       if (std::find(host.begin(), host.end(), self) == host.end()) continue;
+      std::vector<Incarnation> incarnations;
       neighbours_.first = peers_[host.front()];
       neighbours_.first_number = members_[host.front()].incarnation;
       for (const size_t member : host) {
         if (member == self) continue;
         neighbours_.members.push_back(member);
         neighbours_.peers.push_back(peers_[member]);
+        incarnations.push_back(members_[member].incarnation);
       }
+      neighbours_.audience = all_->AudienceOf(std::move(incarnations));
     }
   }
 
@@ -55,14 +58,11 @@ class GangExchanges::Member final : public Exchange {
     std::vector<PeerPtr> peers;
     peers.reserve(from.size());
     for (const size_t member : from) peers.push_back(peers_.at(member));
-    return all_->Receive(peers, {launch, round, part, {}}, bytes,
-                         [&](size_t i, std::string_view received) { use(from[i], received); });
+    return all_->Receive(peers, from, {launch, round, part, {}}, bytes, use);
   }
   absl::Status Swap(uint64_t launch, uint32_t round, int32_t part, std::string_view bytes,
                     Use use) override {
-    return all_->Swap(
-        neighbours_, {launch, round, part, {}}, bytes,
-        [&](size_t i, std::string_view received) { use(neighbours_.members[i], received); });
+    return all_->Swap(neighbours_, {launch, round, part, {}}, bytes, use);
   }
   void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
              const std::vector<size_t>& readers) override {

@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_GANG_EXCHANGES_H_
 #define FAIRWAY_WORKER_EXECUTOR_GANG_EXCHANGES_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -77,6 +78,9 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   // A wait that is longer than this is long. Not less than a tick of the kernel: a timer that ends
   // before the next one must be set in the hardware, which in a virtual machine takes 3 us a wait.
   static constexpr std::chrono::milliseconds kLong{5};
+  // What was broadcast, but was not followed by a swap of the same neighbours, is given up so long
+  // after its slot was wanted: by then a neighbour that has not read it counts as lost.
+  static constexpr std::chrono::seconds kGivenUp{10};
   // A push that was lost is given up so long after its sender has ended the launch.
   static constexpr std::chrono::milliseconds kLost{2000};
 
@@ -92,6 +96,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     std::shared_ptr<Blob> block;  // has the bytes; nullptr: they are in the lane
     absl::Status broken;
     bool rings_for_all = false;
+    bool broadcast = false;  // the bytes are where the peer has broadcast them
   };
   // A question to another executor: how does the launch fail or end there?
   struct Watch {
@@ -108,6 +113,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     LaneReader* in = nullptr;         // its lane here; nullptr: it has none
     std::shared_ptr<LaneWriter> out;  // the lane there; nullptr: it gets frames
     std::optional<Got> got;
+    uint32_t heard = 0;         // the slot of its last broadcast; see LaneWriter::Heard
     bool rang_for_all = false;  // as the push said that was received last
     // A launch has failed because of it, and nothing has come since. It is asked at once.
     bool suspect = false;
@@ -117,6 +123,15 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     const std::shared_ptr<std::atomic<int>> unsent = std::make_shared<std::atomic<int>>(0);
   };
   using PeerPtr = std::shared_ptr<Peer>;
+  // A set of neighbours. One record for all computations whose members they are.
+  struct Audience {
+    uint64_t read = 0;  // they have read all that was broadcast before this swap
+  };
+  struct Broadcasted {
+    std::shared_ptr<Audience> to;
+    uint64_t swap = 0;
+    std::chrono::steady_clock::time_point in_the_way;  // when its slot was wanted first; 0: never
+  };
   // The neighbours of one exchange, without this member.
   struct Neighbours {
     std::vector<size_t> members;
@@ -125,6 +140,8 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     Incarnation first_number;    // of that member
     // Whether each of them rings for all, as it did with the last swap.
     bool all_ring = false;
+    std::shared_ptr<Audience> audience;
+    bool listen = false;  // all of them read what this member broadcasts
   };
   using Name = std::pair<uint32_t, int32_t>;  // round, part
   struct Offered {
@@ -156,24 +173,26 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
       const Members& members, uint64_t launch, uint32_t round,
       const std::vector<Exchange::Wanted>& wanted);
   absl::Status Push(const PeerPtr& to, const PushName& name, std::string_view bytes);
-  // Receives from each of `from`, and passes its index there to `use`.
-  absl::Status Receive(const std::vector<PeerPtr>& from, const PushName& name, size_t bytes,
-                       absl::FunctionRef<void(size_t, std::string_view)> use);
+  // Receives from each of `from`, which are these members.
+  absl::Status Receive(const std::vector<PeerPtr>& from, const std::vector<size_t>& members,
+                       const PushName& name, size_t bytes, Exchange::Use use);
   // Pushes to all neighbours, and receives from them. Who writes last wakes all others with one
   // call of the system, if all of them have the memory of the first one; otherwise each push rings.
   absl::Status Swap(Neighbours& with, const PushName& name, std::string_view bytes,
-                    absl::FunctionRef<void(size_t, std::string_view)> use);
+                    Exchange::Use use);
 
   // With the mutex held:
   // Moves this thread to the CPU that the neighbours share, or away (OneCpu). `to_first`: the lane
   // at the first of them; nullptr: there is none, or this is the first one.
   void ShareCpu(const Neighbours& with, const LaneWriter* to_first);
+  // Pushes to all of them at once. False: it cannot.
+  bool Broadcast(Neighbours& to, const PushName& name, std::string_view bytes);
   absl::Status Push(std::unique_lock<std::mutex>& lock, const PeerPtr& to, const PushName& name,
                     std::string_view bytes, LaneWriter::Rings rings);
   // Waits for the pushes, while `all` is rung if it is there, and passes them to `use`.
   absl::Status Receive(std::unique_lock<std::mutex>& lock, std::span<const PeerPtr> from,
-                       const PushName& name, size_t bytes, Bell* all,
-                       absl::FunctionRef<void(size_t, std::string_view)> use);
+                       std::span<const size_t> members, const PushName& name, size_t bytes,
+                       Bell* all, Exchange::Use use);
   // Waits until `there` is true for each of `peers`. Errors: those of Exchange::Take.
   // Looks again after `longest` at the latest. `all`: it is rung once all is there, and bell_ need
   // not be.
@@ -202,6 +221,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   void TellLane(const PullRequest& request, DataPlane::Answer& answer);
   // Asks a neighbour for the lane there.
   void AskForLane(const PeerPtr& peer);
+  std::shared_ptr<Audience> AudienceOf(std::vector<Incarnation> neighbours);
   // Returns the record of each member; nullptr for `self`.
   std::vector<PeerPtr> PeersOf(const Members& members, size_t self);
   // Lets pushes go on that found no slot.
@@ -237,6 +257,10 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   std::map<Incarnation, PeerPtr> peers_;
   uint64_t receiving_ = 0;  // the latest launch that has received
   bool held_ = false;       // some pushes have found no slot
+  uint64_t swaps_ = 0;      // so far
+  std::map<std::vector<Incarnation>, std::weak_ptr<Audience>> audiences_;
+  std::array<Broadcasted, lanes::kBroadcasts> broadcasts_;  // by slot
+  size_t broadcast_ = 0;                                    // the slot of the last one
 };
 
 }  // namespace fairway

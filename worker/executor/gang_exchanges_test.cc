@@ -137,6 +137,80 @@ TEST_F(GangExchangesTest, NeighboursSleepTogetherAndTheLastOneWakesAll) {
   EXPECT_THAT(Text(got->status()), HasSubstr("w1 was lost"));
 }
 
+// Waits until what is small is broadcast. Heard by one more neighbour of the first member.
+TEST_F(GangExchangesTest, NeighboursBroadcastWhatIsSmall) {
+  Make(3);
+  std::string address;
+  peers_[0].all->OnPull({TransferId(), 0, Incarnation(1000), 1},
+                        [&](absl::StatusOr<DataView> view) { address = view->bytes; });
+  const auto first = LaneWriter::Open(address).value();
+  const auto heard = [&](uint64_t launch) {
+    uint32_t slot = 0;
+    return first->Heard({launch, 1, 0, {}}, slot).has_value();
+  };
+  uint64_t launch = 1;
+  for (; launch == 1 || !heard(launch - 1); ++launch) {
+    ASSERT_LT(launch, 1000u);
+    RunAll(launch, {{1}, {1}, {1}});
+  }
+  // Large and small ones in turns, and one that fails in between.
+  for (const uint64_t end = launch + 40; launch < end; ++launch) {
+    const size_t values = launch % 3 == 0 ? 27 : 26;
+    const float number = static_cast<float>(launch);
+    if (launch % 10 == 0) {
+      for (Peer& peer : peers_) peer.all->Abandon(launch, launch, absl::AbortedError("stop"));
+      for (const auto& sum : RunAll(launch, std::vector(3, std::vector<float>(values, 9))))
+        EXPECT_THAT(Text(sum->status()), HasSubstr("stop"));
+      continue;
+    }
+    for (const auto& sum :
+         RunAll(launch, {std::vector<float>(values, number), std::vector<float>(values, 1),
+                         std::vector<float>(values, 2)}))
+      EXPECT_EQ(ToFloats(*sum), std::vector<float>(values, number + 3));
+    if (values == 27) EXPECT_FALSE(heard(launch));
+  }
+  for (int i = 0; i < 4 && !heard(launch - 1); ++i, ++launch) RunAll(launch, {{1}, {1}, {1}});
+  EXPECT_TRUE(heard(launch - 1));
+}
+
+// Each set of neighbours holds a slot until it swaps again: there are more sets than slots.
+TEST_F(GangExchangesTest, GangsOfManySetsOfNeighboursTakeTurns) {
+  Make(5);
+  std::vector<std::vector<size_t>> sets = {{0, 1, 2, 3, 4}};
+  for (size_t other = 1; other < 5; ++other) sets.push_back({0, other});
+  sets.push_back({0, 1, 2});
+  sets.push_back({0, 3, 4});
+  std::vector<std::vector<std::shared_ptr<Exchange>>> exchanges(sets.size());
+  for (size_t s = 0; s < sets.size(); ++s) {
+    GangExchanges::Members members;
+    for (const size_t m : sets[s])
+      members.push_back(MemberAt(*peers_[m].plane, Incarnation(100 + m)));
+    for (size_t i = 0; i < sets[s].size(); ++i)
+      exchanges[s].push_back(peers_[sets[s][i]].all->Make(members, i));
+  }
+  // Sets in an order that repeats some; each member runs its launches without waiting for others.
+  const auto set_of = [&](uint64_t launch) { return launch * launch / 3 % sets.size(); };
+  std::vector<std::thread> gangs;
+  for (size_t m = 0; m < 5; ++m) {
+    gangs.emplace_back([&, m] {
+      for (uint64_t launch = 1; launch <= 2000; ++launch) {
+        const size_t s = set_of(launch);
+        const auto at = std::ranges::find(sets[s], m);
+        if (at == sets[s].end()) continue;
+        Exchange& exchange = *exchanges[s][at - sets[s].begin()];
+        const float value = static_cast<float>(launch + m);
+        const Sum sum = AllReduceOver(exchange, launch, 1, DType::kF32,
+                                      Blob::Copy({reinterpret_cast<const char*>(&value), 4}), 64);
+        exchange.End(launch, sum.status());
+        float all = 0;
+        for (const size_t other : sets[s]) all += static_cast<float>(launch + other);
+        ASSERT_EQ(ToFloats(sum), std::vector<float>{all}) << launch << " " << sum.status();
+      }
+    });
+  }
+  for (std::thread& gang : gangs) gang.join();
+}
+
 // As those do that were started anew again and again.
 TEST_F(GangExchangesTest, NeighboursThatAreGoneTakeNoMemoryFromOthers) {
   Make(2);

@@ -53,6 +53,42 @@ std::vector<GangExchanges::PeerPtr> GangExchanges::PeersOf(const Members& member
   return peers;
 }
 
+std::shared_ptr<GangExchanges::Audience> GangExchanges::AudienceOf(
+    std::vector<Incarnation> neighbours) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(audiences_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Audience>& known = audiences_[std::move(neighbours)];
+  auto audience = known.lock();
+  if (audience == nullptr) known = audience = std::make_shared<Audience>();
+  return audience;
+}
+
+bool GangExchanges::Broadcast(Neighbours& to, const PushName& name, std::string_view bytes) {
+  if (bytes.size() > kMaxBroadcastBytes || !closed_.ok() || FailureOf(name.launch) != nullptr)
+    return false;
+  to.listen = to.listen || std::ranges::all_of(to.peers, [&](const PeerPtr& peer) {
+                const LaneReader* const lane = LaneFrom(*peer);
+                return lane != nullptr && lane->SenderListens();
+              });
+  if (!to.listen) return false;
+  for (size_t i = 1; i <= broadcasts_.size(); ++i) {
+    const size_t slot = (broadcast_ + i) % broadcasts_.size();
+    Broadcasted& before = broadcasts_[slot];
+    if (before.to != nullptr && before.to->read <= before.swap) {
+      const auto now = Clock::now();
+      if (before.in_the_way == Clock::time_point()) before.in_the_way = now;
+      if (now - before.in_the_way < kGivenUp) continue;
+    }
+    if (before.to != to.audience) before.to = to.audience;
+    before.swap = swaps_;
+    before.in_the_way = {};
+    broadcast_ = slot;
+    lanes_->Broadcast(slot, name, bytes);
+    return true;
+  }
+  return false;
+}
+
 bool GangExchanges::OnPush(const PushName& name, std::shared_ptr<Blob>& bytes) {
   std::lock_guard lock(mutex_);
   if (!closed_.ok() || name.launch < receiving_ || FailureOf(name.launch) != nullptr) return true;
@@ -103,6 +139,7 @@ void GangExchanges::AskForLane(const PeerPtr& peer) {
                    return;
                  }
                  std::lock_guard lock(self->mutex_);
+                 // Nothing else does this, so what was read of an earlier one is not in use.
                  peer->out = *std::move(lane);
                });
 }
@@ -148,7 +185,14 @@ void GangExchanges::DropBefore(uint64_t launch, LaneReader& lane) {
 }
 
 bool GangExchanges::Find(Peer& peer, const PushName& name) {
-  if (peer.got.has_value() || FindInLane(peer, name)) return true;
+  if (peer.got.has_value()) return true;
+  if (peer.out != nullptr) {
+    if (const auto bytes = peer.out->Heard(name, peer.heard)) {
+      peer.got = Got{*bytes, nullptr, {}, true, true};
+      return true;
+    }
+  }
+  if (FindInLane(peer, name)) return true;
   while (!peer.slots.empty()) {
     Pushed& first = peer.slots.front();
     const bool stale = first.name.launch < name.launch;
@@ -202,15 +246,15 @@ absl::Status GangExchanges::Push(std::unique_lock<std::mutex>& lock, const PeerP
   return absl::OkStatus();
 }
 
-absl::Status GangExchanges::Receive(const std::vector<PeerPtr>& from, const PushName& name,
-                                    size_t bytes,
-                                    absl::FunctionRef<void(size_t, std::string_view)> use) {
+absl::Status GangExchanges::Receive(const std::vector<PeerPtr>& from,
+                                    const std::vector<size_t>& members, const PushName& name,
+                                    size_t bytes, Exchange::Use use) {
   std::unique_lock lock(mutex_);
-  return Receive(lock, from, name, bytes, nullptr, use);
+  return Receive(lock, from, members, name, bytes, nullptr, use);
 }
 
 absl::Status GangExchanges::Swap(Neighbours& with, const PushName& name, std::string_view bytes,
-                                 absl::FunctionRef<void(size_t, std::string_view)> use) {
+                                 Exchange::Use use) {
   std::unique_lock lock(mutex_);
   // It stays mapped also if the lane is taken back meanwhile.
   const auto to_first = with.first == nullptr ? nullptr : with.first->out;
@@ -222,8 +266,11 @@ absl::Status GangExchanges::Swap(Neighbours& with, const PushName& name, std::st
   const Rings rings = all == nullptr  ? Rings::kReceiver
                       : with.all_ring ? Rings::kAll
                                       : Rings::kBoth;
-  for (const PeerPtr& peer : with.peers)
-    FAIRWAY_RETURN_IF_ERROR(Push(lock, peer, name, bytes, rings));
+  ++swaps_;
+  if (rings != Rings::kAll || !Broadcast(with, name, bytes)) {
+    for (const PeerPtr& peer : with.peers)
+      FAIRWAY_RETURN_IF_ERROR(Push(lock, peer, name, bytes, rings));
+  }
   // All operations on the lanes' counts are in one order. Whoever is the last of all to have
   // written all its pushes finds those of all others here, and when it rings everybody finds
   // everything.
@@ -231,8 +278,9 @@ absl::Status GangExchanges::Swap(Neighbours& with, const PushName& name, std::st
                                     [&](const PeerPtr& peer) { return Find(*peer, name); }))
     all->WakeAll();
   with.all_ring = false;
-  FAIRWAY_RETURN_IF_ERROR(
-      Receive(lock, with.peers, name, bytes.size(), rings == Rings::kAll ? all : nullptr, use));
+  FAIRWAY_RETURN_IF_ERROR(Receive(lock, with.peers, with.members, name, bytes.size(),
+                                  rings == Rings::kAll ? all : nullptr, use));
+  with.audience->read = swaps_;
   with.all_ring = std::all_of(with.peers.begin(), with.peers.end(),
                               [](const PeerPtr& peer) { return peer->rang_for_all; });
   return absl::OkStatus();
@@ -252,9 +300,9 @@ void GangExchanges::ShareCpu(const Neighbours& with, const LaneWriter* to_first)
 }
 
 absl::Status GangExchanges::Receive(std::unique_lock<std::mutex>& lock,
-                                    std::span<const PeerPtr> from, const PushName& name,
-                                    size_t bytes, Bell* all,
-                                    absl::FunctionRef<void(size_t, std::string_view)> use) {
+                                    std::span<const PeerPtr> from, std::span<const size_t> members,
+                                    const PushName& name, size_t bytes, Bell* all,
+                                    Exchange::Use use) {
   receiving_ = std::max(receiving_, name.launch);
   absl::Status status = WaitFor(
       lock, name.launch, from, [&](Peer& peer) { return Find(peer, name); }, kQuiet, all);
@@ -270,14 +318,27 @@ absl::Status GangExchanges::Receive(std::unique_lock<std::mutex>& lock,
     }
   }
   if (status.ok()) {
-    lock.unlock();  // only this thread takes pushes
-    for (size_t i = 0; i < from.size(); ++i) use(i, from[i]->got->bytes);
-    lock.lock();
+    const bool unlocks = bytes > kMaxBroadcastBytes;  // only this thread takes pushes
+    if (unlocks) lock.unlock();
+    for (size_t i = 0; i < from.size(); ++i) use(members[i], from[i]->got->bytes);
+    std::atomic_thread_fence(std::memory_order_acquire);  // before the last look at broadcasts
+    if (unlocks) lock.lock();
   }
   for (const PeerPtr& peer : from) {
     const std::optional<Got> got = std::exchange(peer->got, std::nullopt);
     peer->rang_for_all = got.has_value() && got->rings_for_all;
-    if (got.has_value() && got->block == nullptr && got->broken.ok()) peer->in->Pop();
+    if (!got.has_value() || got->block != nullptr || !got->broken.ok()) continue;
+    if (!got->broadcast) {
+      peer->in->Pop();
+      continue;
+    }
+    // It may have given up that somebody reads it; see kGivenUp.
+    uint32_t slot = peer->heard;
+    if (status.ok() && !peer->out->Heard(name, slot)) {
+      status = Error(absl::StatusCode::kDataLoss, "{} has taken back what it broadcast",
+                     peer->member.endpoint);
+    }
+    peer->heard = (slot + 1) % lanes::kBroadcasts;
   }
   return status;
 }
@@ -287,27 +348,34 @@ absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t
                                     absl::FunctionRef<bool(Peer&)> there,
                                     std::chrono::milliseconds longest, Bell* all) {
   Bell& bell = all != nullptr ? *all : *bell_;
+  // Mostly the first sleep is the only one. If not, it counts as a whole one.
   Clock::time_point begun;
+  Clock::duration slept{}, waited{};
   bool is_long = false;
   while (true) {
     const uint32_t seen = bell.rung();
     if (!closed_.ok()) return closed_;
     if (const absl::Status* failure = FailureOf(launch)) return *failure;
-    const auto missing =
-        std::count_if(peers.begin(), peers.end(), [&](const PeerPtr& p) { return !there(*p); });
+    // Its own bell counts them; that of all rings when none is missing.
+    uint32_t missing = 0;
+    for (size_t i = 0; i < peers.size() && (all == nullptr || missing == 0); ++i)
+      missing += there(*peers[i]) ? 0 : 1;
     if (missing == 0) return absl::OkStatus();
-    const Clock::time_point now = Clock::now();
-    if (begun == Clock::time_point()) begun = now;
+    if (slept.count() > 0) {
+      const Clock::time_point now = Clock::now();
+      if (begun == Clock::time_point()) begun = now - slept;
+      waited = now - begun;
+    }
     const bool suspect =
         std::any_of(peers.begin(), peers.end(), [](const PeerPtr& p) { return p->suspect; });
-    if (suspect || now - begun >= kQuiet) {
+    if (suspect || waited >= kQuiet) {
       for (const PeerPtr& peer : peers) {
         if (!there(*peer)) FAIRWAY_RETURN_IF_ERROR(Ask(peer, launch));
       }
     }
     asleep_ = all;
     lock.unlock();
-    if (!is_long && now - begun >= kLong) {
+    if (!is_long && waited >= kLong) {
       is_long = true;
       before_long_wait_();
     }
@@ -315,10 +383,11 @@ absl::Status GangExchanges::WaitFor(std::unique_lock<std::mutex>& lock, uint64_t
     if (all != nullptr) {
       all->Sleep(seen, time);
     } else {
-      bell.Wait(seen, static_cast<uint32_t>(missing), time);
+      bell.Wait(seen, missing, time);
     }
     lock.lock();
     asleep_ = nullptr;
+    slept = time;
   }
 }
 

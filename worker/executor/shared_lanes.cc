@@ -191,7 +191,9 @@ absl::StatusOr<std::unique_ptr<LaneWriter>> LaneWriter::Open(std::string_view by
 LaneWriter::LaneWriter(char* head, char* lane)
     : head_(reinterpret_cast<Head*>(head)),
       lane_(lane),
-      written_(reinterpret_cast<Lane*>(lane)->written.load(std::memory_order_relaxed)) {}
+      written_(reinterpret_cast<Lane*>(lane)->written.load(std::memory_order_relaxed)) {
+  reinterpret_cast<Lane*>(lane)->listens.store(lanes::kListens, std::memory_order_relaxed);
+}
 
 LaneWriter::~LaneWriter() {
   munmap(head_, kPage);

@@ -4,6 +4,8 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_SHARED_LANES_H_
 #define FAIRWAY_WORKER_EXECUTOR_SHARED_LANES_H_
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,11 +23,22 @@
 namespace fairway {
 
 inline constexpr uint64_t kLaneSlots = 4;  // pushes of one sender that were not read yet
+inline constexpr size_t kMaxBroadcastBytes = 104;
 
 // The layout of the files. The owner has one with `Head`, and one for each sender: a page with
 // `Lane`, then the bytes of its slots. Fresh memory, all zeros, is an empty lane.
 namespace lanes {
 
+// What the owner tells several neighbours at once.
+struct Broadcast {
+  std::atomic<uint64_t> launch;  // 0: the rest is not valid. The owner writes it last
+  uint32_t round;
+  int32_t part;
+  uint32_t bytes;
+  uint32_t unused;
+  char data[104];
+};
+inline constexpr size_t kBroadcasts = 4;
 struct Head {
   uint64_t secret;  // random: tells that it is the file that its owner means
   Bell bell;        // of the owner
@@ -35,6 +48,7 @@ struct Head {
   // The CPU that those share, plus 1; 0: each runs where it likes (OneCpuTrial). The owner writes
   // it; earlier versions leave it 0.
   alignas(64) std::atomic<uint32_t> cpu;
+  alignas(64) Broadcast broadcasts[kBroadcasts];
 };
 struct Slot {
   uint64_t launch;
@@ -48,8 +62,10 @@ struct Lane {
   uint64_t secret;                            // as Head's, another one for each lane
   alignas(64) std::atomic<uint64_t> written;  // pushes so far; the sender counts. Or kTakenBack
   alignas(64) std::atomic<uint64_t> read;     // of these; only the owner writes it
-  alignas(64) Slot slots[kLaneSlots];         // push n is in slot n modulo kLaneSlots
+  std::atomic<uint32_t> listens;       // kListens: the sender reads the owner's Head::broadcasts
+  alignas(64) Slot slots[kLaneSlots];  // push n is in slot n modulo kLaneSlots
 };
+inline constexpr uint32_t kListens = 0x48454152;
 inline constexpr uint64_t kTakenBack = ~uint64_t{0};
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kLaneBytes = kPage + kLaneSlots * kMaxPushBytes;
@@ -90,6 +106,10 @@ class LaneReader {
   // the rules of the lane. The bytes may be read until Pop; the sender could still change them.
   absl::StatusOr<std::optional<Front>> Peek();
   void Pop();
+  // Whether its sender reads what the owner broadcasts.
+  bool SenderListens() const {
+    return lane_->listens.load(std::memory_order_relaxed) == lanes::kListens;
+  }
 
  private:
   friend class SharedLanes;
@@ -117,6 +137,19 @@ class SharedLanes {
   Bell& all() const;
   // Head::cpu.
   std::atomic<uint32_t>& cpu() const;
+
+  // Replaces what was broadcast in slot `slot`, below kBroadcasts, by at most kMaxBroadcastBytes.
+  void Broadcast(size_t slot, const PushName& name, std::string_view bytes) {
+    lanes::Broadcast& to = reinterpret_cast<lanes::Head*>(head_->data())->broadcasts[slot];
+    to.launch.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    to.round = name.round;
+    to.part = name.part;
+    to.bytes = static_cast<uint32_t>(bytes.size());
+    std::ranges::copy(bytes, to.data);
+    // Sequentially consistent: see GangExchanges::Swap.
+    to.launch.store(name.launch, std::memory_order_seq_cst);
+  }
 
   static constexpr size_t kAddressBytes = 32;
   // Returns what `sender` needs to find its lane, which is made with the first call.
@@ -149,6 +182,23 @@ class LaneWriter {
   // Head::all and Head::cpu of the receiver.
   Bell& all() const { return head_->all; }
   const std::atomic<uint32_t>& cpu() const { return head_->cpu; }
+  // Returns the bytes that the receiver has broadcast under this name. `slot`: where to look first;
+  // set to where they are.
+  std::optional<std::string_view> Heard(const PushName& name, uint32_t& slot) const {
+    for (size_t i = 0; i < lanes::kBroadcasts; ++i) {
+      const uint32_t at = (slot + i) % lanes::kBroadcasts;
+      const lanes::Broadcast& from = head_->broadcasts[at];
+      if (from.launch.load(std::memory_order_seq_cst) != name.launch || from.round != name.round ||
+          from.part != name.part)
+        continue;
+      slot = at;
+      // Read once, as its sender could change it.
+      const uint32_t bytes = *static_cast<const volatile uint32_t*>(&from.bytes);
+      return std::string_view(from.data, std::min<size_t>(bytes, kMaxBroadcastBytes));
+    }
+    return std::nullopt;
+  }
+
   // Which bells the sender of a push rings: the receiver's; later the one for all, if it was the
   // last; or both.
   enum class Rings : uint8_t { kReceiver, kAll, kBoth };

@@ -71,6 +71,27 @@ TEST_F(SharedLanesTest, EachSenderHasALaneOfFourSlots) {
   EXPECT_EQ(Shown(of_one->Peek()), "200.1.1: ");
 }
 
+TEST_F(SharedLanesTest, AllThatHaveALaneHearWhatTheOwnerBroadcasts) {
+  auto one = Writer(1), two = Writer(2);
+  EXPECT_TRUE(owner_->LaneOf(Incarnation(1))->SenderListens());
+  uint32_t at_one = 0, at_two = 0;
+  const PushName name{7, 2, -3, {}};
+  EXPECT_EQ(one->Heard(name, at_one), std::nullopt);
+  owner_->Broadcast(2, name, "abc");
+  EXPECT_EQ(one->Heard(name, at_one), "abc");
+  EXPECT_EQ(two->Heard(name, at_two), "abc");
+  EXPECT_EQ(at_one, 2u);
+  for (const PushName& other : {PushName{8, 2, -3, {}}, {7, 1, -3, {}}, {7, 2, 3, {}}})
+    EXPECT_EQ(one->Heard(other, at_one), std::nullopt);
+  const std::string longest(kMaxBroadcastBytes, 'x');
+  owner_->Broadcast(3, {7, 3, -3, {}}, longest);
+  EXPECT_EQ(one->Heard({7, 3, -3, {}}, at_one), longest);
+  EXPECT_EQ(one->Heard(name, at_one), "abc");  // it is still in its slot
+  owner_->Broadcast(2, {8, 1, 0, {}}, "");
+  EXPECT_EQ(one->Heard(name, at_one), std::nullopt);
+  EXPECT_EQ(one->Heard({8, 1, 0, {}}, at_one), "");
+}
+
 TEST_F(SharedLanesTest, TheBellWakesWithTheLastOfThoseThatAreWaitedFor) {
   auto one = Writer(1), two = Writer(2);
   const auto bell = owner_->bell();

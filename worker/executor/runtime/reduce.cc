@@ -2,6 +2,7 @@
 #include "worker/executor/runtime/reduce.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <string_view>
@@ -22,9 +23,14 @@ enum Part : int32_t {
 
 class Reduction {
  public:
-  Reduction(Exchange& exchange, uint64_t launch, uint32_t round, const Blob& own,
+  Reduction(Exchange& exchange, uint64_t launch, uint32_t round, std::shared_ptr<Blob> own,
             absl::FunctionRef<void(char*, const char*)> combine)
-      : exchange_(exchange), launch_(launch), round_(round), own_(own), combine_(combine) {
+      : exchange_(exchange),
+        launch_(launch),
+        round_(round),
+        block_(std::move(own)),
+        own_(block_->view()),
+        combine_(combine) {
     const auto& hosts = exchange.hosts();
     while (std::count(hosts[host_].begin(), hosts[host_].end(), exchange.self()) == 0) ++host_;
     if (hosts.size() == 1) return;
@@ -34,7 +40,13 @@ class Reduction {
   }
 
   absl::StatusOr<std::shared_ptr<Blob>> Run() {
-    result_ = Blob::Make(own_.size());
+    if (block_.use_count() == 1 && own_.size() <= sizeof copy_) {
+      std::atomic_thread_fence(std::memory_order_acquire);  // after the last other reader
+      own_ = {std::ranges::copy(own_, copy_).out - own_.size(), own_.size()};
+      result_ = std::move(block_);
+    } else {
+      result_ = Blob::Make(own_.size());
+    }
     if (result_ == nullptr) {
       return Error(absl::StatusCode::kResourceExhausted, "no memory for a sum of {} bytes",
                    own_.size());
@@ -42,7 +54,7 @@ class Reduction {
     const bool alone = exchange_.hosts().size() == 1;
     const size_t lead = Lead(host_);
     if (!alone && lead != exchange_.self()) {
-      FAIRWAY_RETURN_IF_ERROR(Push(kOwn, lead, own_.view()));
+      FAIRWAY_RETURN_IF_ERROR(Push(kOwn, lead, own_));
       FAIRWAY_RETURN_IF_ERROR(Get(kResult, lead));
       return std::move(result_);
     }
@@ -82,7 +94,7 @@ class Reduction {
       add(bytes.data());
     };
     FAIRWAY_RETURN_IF_ERROR(
-        swap ? exchange_.Swap(launch_, round_, kOwn, own_.view(), use)
+        swap ? exchange_.Swap(launch_, round_, kOwn, own_, use)
              : exchange_.Receive(launch_, round_, kOwn, neighbours_, own_.size(), use));
     if (!has_own) add(own_.data());
     return absl::OkStatus();
@@ -129,7 +141,9 @@ class Reduction {
   Exchange& exchange_;
   const uint64_t launch_;
   const uint32_t round_;
-  const Blob& own_;
+  std::shared_ptr<Blob> block_;
+  std::string_view own_;  // of block_ or copy_
+  alignas(Blob::kAlignment) char copy_[128];
   const absl::FunctionRef<void(char*, const char*)> combine_;
   size_t host_ = 0;
   std::vector<size_t> neighbours_;  // on the same host, without this one; of several hosts
@@ -139,9 +153,9 @@ class Reduction {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Blob>> ReducePushed(
-    Exchange& exchange, uint64_t launch, uint32_t round, const Blob& own,
+    Exchange& exchange, uint64_t launch, uint32_t round, std::shared_ptr<Blob> own,
     absl::FunctionRef<void(char* into, const char* more)> combine) {
-  return Reduction(exchange, launch, round, own, combine).Run();
+  return Reduction(exchange, launch, round, std::move(own), combine).Run();
 }
 
 }  // namespace fairway

@@ -17,9 +17,10 @@ namespace fairway {
 // returns the same bytes to all (docs/design/0063-push-exchange.md). Every member calls it with the
 // same `launch` and `round` and a block of the same size. `combine(into, more)` combines two blocks
 // of that size, so that the result is in `into`; in the order of hosts, `into` is of lower members
-// than `more`. RESOURCE_EXHAUSTED: no memory; else Exchange's errors.
+// than `more`. It may be a small `own` that nobody else holds. RESOURCE_EXHAUSTED: no memory; else
+// Exchange's errors.
 absl::StatusOr<std::shared_ptr<Blob>> ReducePushed(
-    Exchange& exchange, uint64_t launch, uint32_t round, const Blob& own,
+    Exchange& exchange, uint64_t launch, uint32_t round, std::shared_ptr<Blob> own,
     absl::FunctionRef<void(char* into, const char* more)> combine);
 
 }  // namespace fairway

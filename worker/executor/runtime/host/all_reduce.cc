@@ -34,9 +34,9 @@ absl::StatusOr<Bytes> AllReduceOver(Exchange& exchange, uint64_t launch, uint32_
                                     DType dtype, Bytes partial, int64_t push_bytes) {
   const auto size = static_cast<int64_t>(partial->size());
   if (size <= std::min<int64_t>(push_bytes, Exchange::kMaxPushBytes)) {
-    return ReducePushed(exchange, launch, round, *partial, [&](char* into, const char* more) {
-      kernels::AddInto(dtype, into, more, size);
-    });
+    return ReducePushed(
+        exchange, launch, round, std::move(partial),
+        [&](char* into, const char* more) { kernels::AddInto(dtype, into, more, size); });
   }
   const std::vector<size_t> others = OtherMembers(exchange);
   Bytes sum = Blob::Make(partial->size());

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include <absl/container/inlined_vector.h>
+
 #include "worker/executor/runtime/host/all_reduce.h"
 #include "worker/executor/runtime/host/kernels.h"
 
@@ -13,20 +15,23 @@ namespace {
 
 class Execution {
  public:
-  Execution(const NativeProgram& program, std::vector<std::vector<Bytes>> arguments,
+  Execution(const NativeProgram& program, std::vector<std::vector<Bytes>>& values,
             Exchange* exchange, uint64_t launch)
-      : program_(program), values_(std::move(arguments)), exchange_(exchange), launch_(launch) {
-    for (auto& values : values_) values.resize(program_.values.size());
-  }
+      : program_(program), values_(values), exchange_(exchange), launch_(launch) {}
 
-  absl::StatusOr<std::vector<std::vector<Bytes>>> Run() {
+  absl::Status Run() {
+    for (Values& values : values_) values.resize(program_.values.size());
     for (uint32_t round = 0; round < program_.repeat; ++round) {
-      if (round > 0) NextRound();
+      if (round > 0) std::ranges::for_each(values_, [this](Values& of) { KeepResults(of); });
       for (int s = 0; s < static_cast<int>(program_.steps.size()); ++s) {
         FAIRWAY_RETURN_IF_ERROR(RunStep(s));
       }
     }
-    return Results();
+    for (Values& values : values_) {
+      KeepResults(values);
+      values.resize(program_.results.size());
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -37,20 +42,12 @@ class Execution {
   }
   Bytes& ResultOf(Values& values, int s) const { return values[program_.num_parameters + s]; }
 
-  std::vector<std::vector<Bytes>> Results() const {
-    std::vector<std::vector<Bytes>> results(values_.size());
-    for (size_t d = 0; d < values_.size(); ++d) {
-      for (const auto& result : program_.results) results[d].push_back(values_[d][result.value]);
-    }
-    return results;
-  }
-
-  void NextRound() {
-    auto results = Results();
-    for (size_t d = 0; d < values_.size(); ++d) {
-      std::move(results[d].begin(), results[d].end(), values_[d].begin());
-      std::fill(values_[d].begin() + program_.num_parameters, values_[d].end(), nullptr);
-    }
+  // Puts the results in the place of the arguments, and drops all else.
+  void KeepResults(Values& values) const {
+    absl::InlinedVector<Bytes, 4> results;
+    for (const auto& result : program_.results) results.push_back(values[result.value]);
+    values.resize(std::max(values.size(), results.size()));
+    std::fill(std::ranges::move(results, values.begin()).out, values.end(), nullptr);
   }
 
   absl::Status NoMemory(int s) const {
@@ -132,6 +129,7 @@ class Execution {
     Bytes sum = BlockFor(values_[0], s);
     if (sum == nullptr) return NoMemory(s);
     CopyInto(*sum, *values_[0][operand]);
+    if (sum == values_[0][operand]) values_[0][operand] = nullptr;  // read for the last time
     for (size_t d = 1; d < values_.size(); ++d) {
       kernels::AddInto(TypeOfResult(s).dtype, sum->data(), values_[d][operand]->data(),
                        static_cast<int64_t>(sum->size()));
@@ -151,7 +149,8 @@ class Execution {
   }
 
   const NativeProgram& program_;
-  std::vector<Values> values_;  // [device][value]; nullptr: not made yet, or read for the last time
+  // [device][value]; nullptr: not made yet, or read for the last time
+  std::vector<Values>& values_;
   Exchange* const exchange_;
   const uint64_t launch_;
   uint32_t exchanged_ = 0;  // all_reduces so far
@@ -159,10 +158,9 @@ class Execution {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<Bytes>>> RunNative(const NativeProgram& program,
-                                                          std::vector<std::vector<Bytes>> arguments,
-                                                          Exchange* exchange, uint64_t launch) {
-  return Execution(program, std::move(arguments), exchange, launch).Run();
+absl::Status RunNative(const NativeProgram& program, std::vector<std::vector<Bytes>>& values,
+                       Exchange* exchange, uint64_t launch) {
+  return Execution(program, values, exchange, launch).Run();
 }
 
 }  // namespace fairway

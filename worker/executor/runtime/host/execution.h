@@ -13,15 +13,13 @@
 
 namespace fairway {
 
-// Runs `program` on the calling thread. `arguments` and the result are [device][value]. A step may
-// write into a block that nobody else holds and that nothing later reads; all other blocks stay as
-// they are. Two results may share a block. RESOURCE_EXHAUSTED: no memory for a value. `exchange`
-// talks to the executors that run launch `launch` on other devices; nullptr: there are none. With
-// it, Exchange's errors too.
-absl::StatusOr<std::vector<std::vector<Bytes>>> RunNative(const NativeProgram& program,
-                                                          std::vector<std::vector<Bytes>> arguments,
-                                                          Exchange* exchange = nullptr,
-                                                          uint64_t launch = 0);
+// Runs `program` on the calling thread. `values`, as [device][value], has the arguments, and then
+// the results. A step may write into a block that nobody else holds and that nothing later reads;
+// all other blocks stay as they are. Two results may share a block. RESOURCE_EXHAUSTED: no memory
+// for a value. `exchange` talks to the executors that run launch `launch` on other devices;
+// nullptr: there are none. With it, Exchange's errors too.
+absl::Status RunNative(const NativeProgram& program, std::vector<std::vector<Bytes>>& values,
+                       Exchange* exchange = nullptr, uint64_t launch = 0);
 
 }  // namespace fairway
 

@@ -35,9 +35,9 @@ std::vector<std::vector<Bytes>> Computed(const std::string& text,
       NativeProgram::Make(test::NativeFromText(text), static_cast<int>(arguments.size()));
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
-  auto results = RunNative(*program, std::move(arguments));
-  EXPECT_TRUE(results.ok()) << results.status();
-  return results.ok() ? *results : std::vector<std::vector<Bytes>>{};
+  const absl::Status status = RunNative(*program, arguments);
+  EXPECT_TRUE(status.ok()) << status;
+  return status.ok() ? arguments : std::vector<std::vector<Bytes>>{};
 }
 
 TEST(ExecutionTest, ArithmeticOfEveryType) {
@@ -145,7 +145,8 @@ TEST(ExecutionTest, NoMemoryIsAnErrorThatNamesTheStep) {
                            Result(2)),
       1);
   ASSERT_TRUE(program.ok()) << program.status();
-  const absl::Status status = RunNative(*program, {{Of<float>({}), Of<float>({})}}).status();
+  std::vector<std::vector<Bytes>> values = {{Of<float>({}), Of<float>({})}};
+  const absl::Status status = RunNative(*program, values);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Text(status), testing::HasSubstr("native program 'huge', step 0 (matmul)"));
 }

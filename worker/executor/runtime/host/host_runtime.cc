@@ -57,6 +57,7 @@ class BlockRun {
       : launch_(launch),
         block_(*launch.block),
         values_(launch.devices.size(), std::vector<Bytes>(block_.values)),
+        inner_(launch.devices.size()),
         failed_(block_.values) {
     for (size_t d = 0; d < launch.inputs.size(); ++d) {
       for (int32_t a = 0; a < block_.arguments; ++a) {
@@ -85,20 +86,17 @@ class BlockRun {
     for (const int32_t value : call.inputs) {
       if (status.ok()) status = failed_[value];
     }
-    std::vector<std::vector<Bytes>> arguments(values_.size());
     for (size_t d = 0; d < values_.size(); ++d) {
-      arguments[d].reserve(call.program->values.size());
-      for (const int32_t value : call.inputs) arguments[d].push_back(values_[d][value]);
+      inner_[d].clear();
+      for (const int32_t value : call.inputs) inner_[d].push_back(values_[d][value]);
       // So it may write into those that only it has.
       for (const int32_t value : call.ends) values_[d][value] = nullptr;
     }
     const size_t outputs = call.program->results.size();
     if (status.ok()) {
-      auto made = RunNative(*call.program, std::move(arguments), call.exchange.get(),
-                            launch_.launch_id + c);
-      status = made.status();
+      status = RunNative(*call.program, inner_, call.exchange.get(), launch_.launch_id + c);
       for (size_t d = 0; status.ok() && d < values_.size(); ++d)
-        std::ranges::move((*made)[d], values_[d].begin() + call.first_output);
+        std::ranges::move(inner_[d], values_[d].begin() + call.first_output);
     }
     if (!status.ok()) std::fill_n(failed_.begin() + call.first_output, outputs, status);
     for (const size_t result : call.results) {
@@ -114,6 +112,7 @@ class BlockRun {
   NativeLaunch& launch_;
   const NativeBlock& block_;
   std::vector<std::vector<Bytes>> values_;  // [device][value]
+  std::vector<std::vector<Bytes>> inner_;   // those of one call, as RunNative takes them
   std::vector<absl::Status> failed_;        // by value
 };
 
@@ -122,12 +121,11 @@ void Execute(NativeLaunch& launch) {
   if (launch.block != nullptr) return launch.End(BlockRun(launch).Run());
   absl::Status status = launch.FirstCause();
   if (status.ok()) {
-    auto results =
-        RunNative(*launch.program, Arguments(launch), launch.exchange.get(), launch.launch_id);
-    status = results.status();
+    std::vector<std::vector<Bytes>> values = Arguments(launch);
+    status = RunNative(*launch.program, values, launch.exchange.get(), launch.launch_id);
     for (size_t d = 0; status.ok() && d < launch.outputs.size(); ++d) {
       for (size_t o = 0; o < launch.outputs[d].size(); ++o) {
-        launch.outputs[d][o]->Fill(std::move((*results)[d][o]));
+        launch.outputs[d][o]->Fill(std::move(values[d][o]));
       }
     }
   }

@@ -35,8 +35,8 @@ absl::StatusOr<Clock::time_point> AgreedStart(NativeLaunch& launch, Clock::time_
                                               std::chrono::nanoseconds to_shared) {
   Exchange& exchange = *launch.exchange;
   int64_t start = (mine.time_since_epoch() + to_shared).count();
-  const Bytes told = Blob::Copy({reinterpret_cast<const char*>(&start), sizeof start});
-  const auto latest = ReducePushed(exchange, launch.launch_id, kStartRound, *told,
+  Bytes told = Blob::Copy({reinterpret_cast<const char*>(&start), sizeof start});
+  const auto latest = ReducePushed(exchange, launch.launch_id, kStartRound, std::move(told),
                                    [](char* into, const char* more) {
                                      int64_t mine = 0, other = 0;
                                      std::memcpy(&mine, into, sizeof mine);
