@@ -188,7 +188,9 @@ bool GangExchanges::Find(Peer& peer, const PushName& name) {
   if (peer.got.has_value()) return true;
   if (peer.out != nullptr) {
     if (const auto bytes = peer.out->Heard(name, peer.heard)) {
-      peer.got = Got{*bytes, nullptr, {}, true, true};
+      Got& got = peer.got.emplace();
+      got.bytes = *bytes;
+      got.rings_for_all = got.broadcast = true;
       return true;
     }
   }
@@ -325,13 +327,14 @@ absl::Status GangExchanges::Receive(std::unique_lock<std::mutex>& lock,
     if (unlocks) lock.lock();
   }
   for (const PeerPtr& peer : from) {
-    const std::optional<Got> got = std::exchange(peer->got, std::nullopt);
-    peer->rang_for_all = got.has_value() && got->rings_for_all;
-    if (!got.has_value() || got->block != nullptr || !got->broken.ok()) continue;
-    if (!got->broadcast) {
-      peer->in->Pop();
-      continue;
-    }
+    const bool there = peer->got.has_value();
+    const bool broadcast = there && peer->got->broadcast;
+    const bool in_lane =
+        there && !broadcast && peer->got->block == nullptr && peer->got->broken.ok();
+    peer->rang_for_all = there && peer->got->rings_for_all;
+    peer->got.reset();
+    if (in_lane) peer->in->Pop();
+    if (!broadcast) continue;
     // It may have given up that somebody reads it; see kGivenUp.
     uint32_t slot = peer->heard;
     if (status.ok() && !peer->out->Heard(name, slot)) {

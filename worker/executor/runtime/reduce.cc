@@ -30,12 +30,13 @@ class Reduction {
         round_(round),
         block_(std::move(own)),
         own_(block_->view()),
-        combine_(combine) {
+        combine_(combine),
+        self_(exchange.self()) {
     const auto& hosts = exchange.hosts();
-    while (std::count(hosts[host_].begin(), hosts[host_].end(), exchange.self()) == 0) ++host_;
+    while (std::count(hosts[host_].begin(), hosts[host_].end(), self_) == 0) ++host_;
     if (hosts.size() == 1) return;
     for (const size_t member : hosts[host_]) {
-      if (member != exchange.self()) neighbours_.push_back(member);
+      if (member != self_) neighbours_.push_back(member);
     }
   }
 
@@ -53,7 +54,7 @@ class Reduction {
     }
     const bool alone = exchange_.hosts().size() == 1;
     const size_t lead = Lead(host_);
-    if (!alone && lead != exchange_.self()) {
+    if (!alone && lead != self_) {
       FAIRWAY_RETURN_IF_ERROR(Push(kOwn, lead, own_));
       FAIRWAY_RETURN_IF_ERROR(Get(kResult, lead));
       return std::move(result_);
@@ -90,7 +91,7 @@ class Reduction {
       }
     };
     const auto use = [&](size_t member, std::string_view bytes) {
-      if (member > exchange_.self() && !std::exchange(has_own, true)) add(own_.data());
+      if (member > self_ && !std::exchange(has_own, true)) add(own_.data());
       add(bytes.data());
     };
     FAIRWAY_RETURN_IF_ERROR(
@@ -145,6 +146,7 @@ class Reduction {
   std::string_view own_;  // of block_ or copy_
   alignas(Blob::kAlignment) char copy_[128];
   const absl::FunctionRef<void(char*, const char*)> combine_;
+  const size_t self_;
   size_t host_ = 0;
   std::vector<size_t> neighbours_;  // on the same host, without this one; of several hosts
   std::shared_ptr<Blob> result_;
