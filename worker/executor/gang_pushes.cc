@@ -188,9 +188,7 @@ bool GangExchanges::Find(Peer& peer, const PushName& name) {
   if (peer.got.has_value()) return true;
   if (peer.out != nullptr) {
     if (const auto bytes = peer.out->Heard(name, peer.heard)) {
-      Got& got = peer.got.emplace();
-      got.bytes = *bytes;
-      got.rings_for_all = got.broadcast = true;
+      peer.got = Got{*bytes, nullptr, {}, true, true};
       return true;
     }
   }

@@ -22,13 +22,13 @@ class Execution {
   absl::Status Run() {
     for (Values& values : values_) values.resize(program_.values.size());
     for (uint32_t round = 0; round < program_.repeat; ++round) {
-      if (round > 0) std::ranges::for_each(values_, [this](Values& of) { KeepResults(of); });
+      if (round > 0) NextRound();
       for (int s = 0; s < static_cast<int>(program_.steps.size()); ++s) {
         FAIRWAY_RETURN_IF_ERROR(RunStep(s));
       }
     }
     for (Values& values : values_) {
-      KeepResults(values);
+      PutResultsFirst(values);
       values.resize(program_.results.size());
     }
     return absl::OkStatus();
@@ -42,12 +42,19 @@ class Execution {
   }
   Bytes& ResultOf(Values& values, int s) const { return values[program_.num_parameters + s]; }
 
-  // Puts the results in the place of the arguments, and drops all else.
-  void KeepResults(Values& values) const {
+  void PutResultsFirst(Values& values) const {
     absl::InlinedVector<Bytes, 4> results;
     for (const auto& result : program_.results) results.push_back(values[result.value]);
     values.resize(std::max(values.size(), results.size()));
-    std::fill(std::ranges::move(results, values.begin()).out, values.end(), nullptr);
+    std::ranges::move(results, values.begin());
+  }
+
+  // Arguments beyond the results stay.
+  void NextRound() {
+    for (Values& values : values_) {
+      PutResultsFirst(values);
+      std::fill(values.begin() + program_.num_parameters, values.end(), nullptr);
+    }
   }
 
   absl::Status NoMemory(int s) const {

@@ -128,6 +128,14 @@ TEST(ExecutionTest, AResultThatIsReadLaterKeepsItsValue) {
   EXPECT_THAT(Values<float>(results[0][2]), ElementsAre(5));
 }
 
+TEST(ExecutionTest, AnArgumentBeyondTheResultsIsReadInEachRound) {
+  auto results = Computed(Parameter(DType::kF32, "1") + Parameter(DType::kF32, "1") +
+                              Step("add", "0, 1") + Result(2) + "repeat: 3",
+                          {{Of<float>({1}), Of<float>({10})}});
+  EXPECT_THAT(Values<float>(results[0][0]), ElementsAre(31));
+  EXPECT_EQ(results[0].size(), 1u);
+}
+
 TEST(ExecutionTest, WaitingPassesItsOperandOn) {
   const auto begin = std::chrono::steady_clock::now();
   auto results =
