@@ -194,7 +194,7 @@ class ExecutorCore {
   // sequence do not run here. The executors that run the same steps get `why` as soon as they wait
   // for them.
   void LeaveOut(const Node& node, uint64_t taken, uint64_t count, const absl::Status& why);
-  void DropGarbage(SequenceRun& run);
+  void DropGarbage();
   // Ends a sequence all of whose steps have ended: first reads the outputs that go inline, then
   // reports the end.
   Went EndSequence(NodeId id, Node& node, uint64_t until);

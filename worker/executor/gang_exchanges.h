@@ -141,7 +141,6 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     // Whether each of them rings for all, as it did with the last swap.
     bool all_ring = false;
     std::shared_ptr<Audience> audience;
-    bool listen = false;  // all of them read what this member broadcasts
   };
   using Name = std::pair<uint32_t, int32_t>;  // round, part
   struct Offered {

@@ -216,8 +216,10 @@ SequenceRun::ValueRef ExecutorCore::MadeBefore(const PrepareLaunch& launch, size
       std::ranges::find(before.outputs, launch.inputs[0][argument].group, &GroupPart::group);
   if (output == before.outputs.end()) return nullptr;
   const auto number = static_cast<size_t>(output - before.outputs.begin());
-  SequenceRun::ValueRef value =
-      producer->second.run->exported[Planted(Bug::kFirstOutput) ? 0 : number];
+  const auto& exported = producer->second.run->exported;
+  if (number >= exported.size())
+    return nullptr;  // it is ending: on this device its output is there
+  SequenceRun::ValueRef value = exported[Planted(Bug::kFirstOutput) ? 0 : number];
   if (value == nullptr || value->shards.size() != launch.devices.size() ||
       output->shards.size() != launch.devices.size())
     return nullptr;
@@ -287,7 +289,7 @@ void ExecutorCore::Start(NodeId id, Node& node) {
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   if (node.started) return;
   if (const auto sequence = sequences_.find(prepared.executable); sequence != sequences_.end()) {
-    if (node.missing > 0) ChargeInputs(node);
+    if (node.missing > 0 && IsNarrow(prepared)) ChargeInputs(node);
     if (node.missing == 0 || FollowsSequences(node)) StartSequence(id, node, sequence->second);
     return;
   }

@@ -38,8 +38,7 @@ struct SequenceCode {
 class SequenceRun {
  public:
   // A value: its shards on the devices of this executor, in their order. When neither a register
-  // of this run or the next one nor a step at work holds it any more, TakeGarbage returns its
-  // group.
+  // of this run or the next one nor a step at work holds it any more, its group is garbage.
   struct Value {
     std::vector<ShardRef> shards;
     bool own = false;       // a step of this run made it; else it is an argument
@@ -160,7 +159,6 @@ class SequenceRun {
   bool HasLeftovers() const { return !leftovers_.empty(); }
   // Releases some of the values that are left. Returns how many.
   size_t LetGo();
-  std::vector<GroupId> TakeGarbage() { return std::exchange(*garbage_, {}); }
 
  private:
   struct Frame {

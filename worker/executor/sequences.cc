@@ -62,13 +62,13 @@ void ExecutorCore::Advance(NodeId id) {
       went = Went::kPaused;
     } else if (run.HasLeftovers()) {
       work_.ChargeShards(run.LetGo());
-      DropGarbage(run);
+      DropGarbage();
     } else if (run.making.phase != Phase::kNone) {
       went = GoOnMaking(id, node, until);
-      DropGarbage(run);
+      DropGarbage();
     } else if (const Instruction* next = run.Next(); next != nullptr) {
       went = Do(id, node, *next);
-      DropGarbage(run);
+      DropGarbage();
     } else {
       break;
     }
@@ -446,11 +446,15 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
 
 void ExecutorCore::StepEnded(Node step, size_t brief) {
   const auto parent = nodes_.find(step.parent);
-  if (parent == nodes_.end()) return;
+  if (parent == nodes_.end()) {  // it was cancelled
+    work_.ChargeShards(step.holds.size());
+    step.holds.clear();
+    return DropGarbage();
+  }
   SequenceRun& run = *parent->second.run;
   run.Release(std::move(step.holds));
   run.StepsEnded(step.steps, brief);
-  DropGarbage(run);
+  DropGarbage();
   QueueSequence(parent->first);
 }
 
@@ -462,8 +466,8 @@ void ExecutorCore::LeaveOut(const Node& node, uint64_t taken, uint64_t count,
   actions_->LeftOut(LaunchId(first), LaunchId(first + count - 1), why);
 }
 
-void ExecutorCore::DropGarbage(SequenceRun& run) {
-  for (const GroupId group : run.TakeGarbage()) DropGroup(group);
+void ExecutorCore::DropGarbage() {
+  for (const GroupId group : std::exchange(*garbage_, {})) DropGroup(group);
 }
 
 void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
@@ -552,9 +556,9 @@ ExecutorCore::Went ExecutorCore::EndSequence(NodeId id, Node& node, uint64_t unt
   while (run.HasLeftovers()) {
     if (work_.units() >= until) return Went::kPaused;
     work_.ChargeShards(run.LetGo());
-    On(FreeGroups{run.TakeGarbage()});
+    On(FreeGroups{std::exchange(*garbage_, {})});
   }
-  On(FreeGroups{run.TakeGarbage()});
+  On(FreeGroups{std::exchange(*garbage_, {})});
   const uint64_t seq = prepared.seq;
   for (Report::Failure& failure : end.failures) AddFailure(std::move(failure));
   if (const auto known = blocks_.find(prepared.executable); known != blocks_.end())

@@ -432,6 +432,18 @@ std::vector<int32_t> Registers(int32_t first, int32_t count) {
   return registers;
 }
 
+TEST_F(SequencesTest, WhatACancelledSequenceHeldGoesWithItsLastStep) {
+  Install(3, 1, {Call(1, {0}, {1}), Call(2, {1}, {2}), Output(0, 2)});
+  Arguments(1);
+  Launch();
+  core.OnCommand(CancelNode{NodeId(5), absl::CancelledError("given up")});
+  core.OnCommand(FreeGroups{{GroupId(10), GroupId(20)}});
+  Done(0);
+  Done(2);
+  EXPECT_EQ(core.num_nodes(), 0u);
+  EXPECT_EQ(core.num_shards(), 0u);
+}
+
 // Its code may have been dropped by the time that it would start.
 TEST_F(SequencesTest, AStepThatIsAbandonedWhileItIsMadeDoesNotStart) {
   for (uint64_t units = 1; units < 12; ++units) {

@@ -196,6 +196,7 @@ LaneWriter::LaneWriter(char* head, char* lane)
 }
 
 LaneWriter::~LaneWriter() {
+  reinterpret_cast<Lane*>(lane_)->listens.store(0, std::memory_order_relaxed);
   munmap(head_, kPage);
   munmap(lane_, kLaneBytes);
 }

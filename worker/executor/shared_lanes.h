@@ -191,9 +191,12 @@ class LaneWriter {
       if (from.launch.load(std::memory_order_seq_cst) != name.launch || from.round != name.round ||
           from.part != name.part)
         continue;
-      slot = at;
       // Read once, as its sender could change it.
       const uint32_t bytes = *static_cast<const volatile uint32_t*>(&from.bytes);
+      // It may be being replaced by another round of the same launch.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (from.launch.load(std::memory_order_seq_cst) != name.launch) continue;
+      slot = at;
       return std::string_view(from.data, std::min<size_t>(bytes, kMaxBroadcastBytes));
     }
     return std::nullopt;

@@ -92,6 +92,38 @@ TEST_F(SharedLanesTest, AllThatHaveALaneHearWhatTheOwnerBroadcasts) {
   EXPECT_EQ(one->Heard({8, 1, 0, {}}, at_one), "");
 }
 
+// Rounds of one launch, one after the other in one slot.
+TEST_F(SharedLanesTest, WhatIsHeardIsOfTheRoundThatWasAskedFor) {
+  constexpr uint32_t kRounds = 500'000;
+  auto one = Writer(1);
+  std::atomic<uint32_t> heard = 0;
+  std::thread owner([&] {
+    for (uint32_t round = 1; round <= kRounds; ++round) {
+      owner_->Broadcast(0, {7, round, 0, {}}, {reinterpret_cast<const char*>(&round), 4});
+      while (heard.load() < round) std::this_thread::yield();
+    }
+  });
+  uint32_t slot = 0, wrong = 0;
+  for (uint32_t round = 1; round <= kRounds; ++round) {
+    std::optional<std::string_view> bytes;
+    while (!bytes.has_value()) bytes = one->Heard({7, round, 0, {}}, slot);
+    wrong += *reinterpret_cast<const volatile uint32_t*>(bytes->data()) == round ? 0 : 1;
+    heard = round;
+  }
+  owner.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(SharedLanesTest, WhoHasUnmappedItsLaneDoesNotListen) {
+  auto one = Writer(1);
+  LaneReader* const lane = owner_->LaneOf(Incarnation(1));
+  EXPECT_TRUE(lane->SenderListens());
+  one.reset();
+  EXPECT_FALSE(lane->SenderListens());
+  one = Writer(1);
+  EXPECT_TRUE(lane->SenderListens());
+}
+
 TEST_F(SharedLanesTest, TheBellWakesWithTheLastOfThoseThatAreWaitedFor) {
   auto one = Writer(1), two = Writer(2);
   const auto bell = owner_->bell();

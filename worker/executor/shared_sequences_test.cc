@@ -371,6 +371,57 @@ TEST_F(BlocksTest, ASequenceWaitsUntilAllStepsOfTheOneBeforeAreStarted) {
                           "x3 as s28 id 85", "x3 as s30 id 86", "x3 as s32 id 87"));
 }
 
+// It takes one shard of a sequence that lets go of its values, and one of another launch.
+TEST_F(BlocksTest, ASequenceDoesNotFollowOneThatIsEnding) {
+  constexpr int32_t kArguments = 100;
+  const auto on_both = [](uint64_t group) -> GroupPart {
+    return {GroupId(group), DType::kF32, "", {{0, 0, Shape{{4}}}, {1, 1, Shape{{4}}}}};
+  };
+  for (int turns = 0; turns < 150; ++turns) {
+    ExecutorCore slow(&shell, kGangsAtWork, /*turn_units=*/4);
+    const auto run = [&](int most) {
+      for (; most > 0 && std::ranges::count(shell.Take(), "want turn") > 0; --most) slow.Turn();
+    };
+    const auto launch = [&](uint64_t seq, std::vector<ShardRefs> inputs, uint64_t to) {
+      PrepareLaunch prepare;
+      prepare.node = NodeId(seq);
+      prepare.seq = seq;
+      prepare.executable = ExecutableId(seq == 1 ? 7 : 9);
+      prepare.devices = {0, 1};
+      prepare.inputs = std::move(inputs);
+      prepare.outputs = {on_both(to)};
+      slow.OnCommand(prepare);
+      fairway::Launch launch;
+      launch.node = prepare.node;
+      launch.launch_id = LaunchId(100 * seq);
+      launch.gang = launch.ahead = true;
+      slow.OnCommand(launch);
+    };
+    auto sequence = std::make_shared<Sequence>();
+    sequence->registers = kArguments;
+    sequence->outputs = 1;
+    sequence->types = types;
+    sequence->instructions = {Output(0, 0)};
+    slow.OnCommand(InstallSequence{ExecutableId(9), sequence});
+    PrepareReceive argument;
+    argument.node = NodeId(100);
+    argument.out = on_both(10);
+    argument.sources = {{.kind = ShardSource::Kind::kInline}, {.kind = ShardSource::Kind::kInline}};
+    slow.OnCommand(argument);
+    for (const size_t d : {0, 1}) slow.ReceiveDone(argument.node, d, absl::OkStatus());
+    launch(1, {{}, {}}, 30);
+    run(10'000);
+    launch(2, {ShardRefs(kArguments, {GroupId(10), 0}), ShardRefs(kArguments, {GroupId(10), 1})},
+           20);
+    run(turns);
+    launch(3, {{{GroupId(20), 0}}, {{GroupId(30), 1}}}, 40);
+    run(10'000);
+    slow.LaunchDone(NodeId(1), absl::OkStatus(), {});
+    run(10'000);
+    EXPECT_EQ(slow.num_nodes(), 0u) << "after " << turns << " turns";
+  }
+}
+
 TEST_F(BlocksTest, WhatFailsInTheSequenceBeforeIsAFailedArgument) {
   Loop(2);
   Arguments(1);
