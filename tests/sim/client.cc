@@ -333,7 +333,7 @@ Cluster::Ended Client::Expects(std::string want, std::string what) {
 void Client::Began() {
   if (!world_.controller->cluster().sessions().Busy(session_)) return;
   world_.Count("request of several turns");
-  if (!world_.random.Percent(8)) return;
+  if (!world_.random.Percent(20)) return;
   world_.queue.After(world_.random.Between(0, world_.random.Percent(30) ? 200 : 4000),
                      [this, session = session_] {
                        world_.ToController([this, session] {

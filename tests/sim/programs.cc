@@ -327,7 +327,7 @@ void Client::DoProgram() {
   }
   std::vector<uint64_t> made = RunProgram(handle, args, options);
   // As in a loop of the client: each run gets what the one before it makes.
-  for (int64_t again = r.Percent(40) ? r.Between(1, 3) : 0; again > 0 && !made.empty(); --again) {
+  for (int64_t again = r.Percent(25) ? r.Between(1, 3) : 0; again > 0 && !made.empty(); --again) {
     const auto known = programs_.find(handle);
     if (known == programs_.end()) break;
     for (uint64_t& arg : args) {
