@@ -141,6 +141,9 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
     // Whether each of them rings for all, as it did with the last swap.
     bool all_ring = false;
     std::shared_ptr<Audience> audience;
+    // All of them read what this member broadcasts. Once true it stays so: those that have the same
+    // code loaded keep their lanes here mapped.
+    bool listen = false;
   };
   using Name = std::pair<uint32_t, int32_t>;  // round, part
   struct Offered {

@@ -262,7 +262,10 @@ TEST_F(GangExchangesTest, WhatIsPushedToMemoryThatWasTakenBackIsNotLost) {
     EXPECT_EQ(before, frames_);
   };
   until_no_frames();
-  // Member 1 unloads the code, and loads other code; and others want its memory.
+  // Both unload the code, member 1 loads other code; and others want its memory.
+  const GangExchanges::Members members{MemberAt(*peers_[0].plane, Incarnation(100)),
+                                       MemberAt(*peers_[1].plane, Incarnation(101))};
+  peers_[0].exchange = peers_[0].all->Make(members, 0);
   peers_[1].exchange = nullptr;
   (void)peers_[1].all->Make({MemberAt(*peers_[1].plane, Incarnation(101))}, 0);
   for (uint64_t i = 0; i < lanes::kMaxLanes; ++i) {
@@ -273,9 +276,7 @@ TEST_F(GangExchangesTest, WhatIsPushedToMemoryThatWasTakenBackIsNotLost) {
   std::optional<Sum> sum;
   std::thread ahead([&] { sum = Run(0, launch + 1, 1, {1}, 1 << 20); });
   EXPECT_TRUE(RunUntil(loop_, [&] { return frames_ > frames; }));
-  peers_[1].exchange = peers_[1].all->Make(
-      {MemberAt(*peers_[0].plane, Incarnation(100)), MemberAt(*peers_[1].plane, Incarnation(101))},
-      1);
+  peers_[1].exchange = peers_[1].all->Make(members, 1);
   EXPECT_EQ(ToFloats(Run(1, launch + 1, 1, {1}, 1 << 20)), std::vector<float>{2});
   ahead.join();
   EXPECT_EQ(ToFloats(*sum), std::vector<float>{2}) << sum->status();

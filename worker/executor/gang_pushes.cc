@@ -66,11 +66,11 @@ std::shared_ptr<GangExchanges::Audience> GangExchanges::AudienceOf(
 bool GangExchanges::Broadcast(Neighbours& to, const PushName& name, std::string_view bytes) {
   if (bytes.size() > kMaxBroadcastBytes || !closed_.ok() || FailureOf(name.launch) != nullptr)
     return false;
-  const bool listen = std::ranges::all_of(to.peers, [&](const PeerPtr& peer) {
-    const LaneReader* const lane = LaneFrom(*peer);
-    return lane != nullptr && lane->SenderListens();
-  });
-  if (!listen) return false;
+  to.listen = to.listen || std::ranges::all_of(to.peers, [&](const PeerPtr& peer) {
+                const LaneReader* const lane = LaneFrom(*peer);
+                return lane != nullptr && lane->SenderListens();
+              });
+  if (!to.listen) return false;
   for (size_t i = 1; i <= broadcasts_.size(); ++i) {
     const size_t slot = (broadcast_ + i) % broadcasts_.size();
     Broadcasted& before = broadcasts_[slot];
