@@ -2,6 +2,7 @@
 #include "worker/executor/one_cpu.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fairway {
 
@@ -86,8 +87,10 @@ void OneCpu::OnSwap(uint64_t first, uint32_t cpu) {
 
 void OneCpu::MoveTo(uint32_t cpu) {
   cpu_ = cpu;
+  const sched_param no_priority{};
   if (before_.has_value()) (void)sched_setaffinity(0, sizeof *before_, &*before_);
   before_.reset();
+  if (std::exchange(batch_, false)) (void)sched_setscheduler(0, SCHED_OTHER, &no_priority);
   cpu_set_t allowed;
   if (cpu == 0 || cpu > CPU_SETSIZE || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
   // The kernel would also move it to one that was taken from this thread.
@@ -95,7 +98,11 @@ void OneCpu::MoveTo(uint32_t cpu) {
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(cpu - 1, &one);
-  if (sched_setaffinity(0, sizeof one, &one) == 0) before_ = allowed;
+  if (sched_setaffinity(0, sizeof one, &one) != 0) return;
+  before_ = allowed;
+  // Whoever wakes all others would be interrupted by one of them before it can go to sleep.
+  batch_ =
+      sched_getscheduler(0) == SCHED_OTHER && sched_setscheduler(0, SCHED_BATCH, &no_priority) == 0;
 }
 
 }  // namespace fairway

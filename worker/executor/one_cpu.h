@@ -79,6 +79,7 @@ class OneCpu {
   bool swapped_ = false;             // since the last gang began
   uint32_t cpu_ = 0;                 // that it was told last; 0: none
   std::optional<cpu_set_t> before_;  // where it might run before; nullopt: it was not moved
+  bool batch_ = false;               // its policy is SCHED_BATCH, and was SCHED_OTHER
 };
 
 }  // namespace fairway

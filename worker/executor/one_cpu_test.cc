@@ -97,7 +97,11 @@ class OneCpuTest : public testing::Test {
       if (CPU_ISSET(cpu, &allowed_)) last_ = static_cast<uint32_t>(cpu + 1);
     }
   }
-  void TearDown() override { sched_setaffinity(0, sizeof allowed_, &allowed_); }
+  void TearDown() override {
+    const sched_param none{};
+    sched_setaffinity(0, sizeof allowed_, &allowed_);
+    sched_setscheduler(0, SCHED_OTHER, &none);
+  }
 
   static cpu_set_t Now() {
     cpu_set_t now;
@@ -133,6 +137,26 @@ TEST_F(OneCpuTest, TheThreadFollowsAndComesBack) {
   EXPECT_TRUE(On(last_));
   Swap(8, last_, 1);
   EXPECT_TRUE(Anywhere()) << "other members";
+}
+
+TEST_F(OneCpuTest, TheThreadInterruptsNobodyWhileItSharesTheCpu) {
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+  Swap(7, last_);
+  EXPECT_EQ(sched_getscheduler(0), SCHED_BATCH);
+  Swap(7, 0, 1);
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+}
+
+TEST_F(OneCpuTest, APolicyThatTheThreadWasGivenStays) {
+  std::thread([&] {
+    const sched_param none{};
+    ASSERT_EQ(sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    Swap(7, last_);
+    EXPECT_TRUE(On(last_));
+    EXPECT_EQ(sched_getscheduler(0), SCHED_IDLE);
+    Swap(7, 0, 1);
+    EXPECT_EQ(sched_getscheduler(0), SCHED_IDLE);
+  }).join();
 }
 
 TEST_F(OneCpuTest, AGangWithoutASwapFreesTheThread) {
