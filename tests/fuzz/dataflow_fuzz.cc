@@ -19,7 +19,8 @@ constexpr size_t kMaxDevices = 64;
 void RunIt(const ProgramPlan::RunSequence& run) {
   FUZZ_CHECK(CheckSequence(*run.sequence).ok());
   if (run.max_steps > kMaxSteps) return;
-  SequenceRun state(std::make_shared<SequenceCode>(run.sequence), {});
+  const auto garbage = std::make_shared<std::vector<GroupId>>();
+  SequenceRun state(std::make_shared<SequenceCode>(run.sequence), {}, garbage);
   for (size_t a = 0; a < std::min(run.inputs.size(), state.num_registers()); ++a)
     state.SetArgument(static_cast<int32_t>(a), {ShardRef{GroupId(1), 0}});
   uint64_t next_group = 2;
@@ -43,7 +44,7 @@ void RunIt(const ProgramPlan::RunSequence& run) {
     if (in.op == Instruction::Op::kRun) make(in);
     if (in.op == Instruction::Op::kSet) state.Set(in.outputs[0], value);
     while (state.HasLeftovers()) state.LetGo();
-    state.TakeGarbage();
+    garbage->clear();
   }
 }
 

@@ -51,7 +51,7 @@ class SequenceRun {
 
   // `kept`: arguments that must not be donated.
   SequenceRun(std::shared_ptr<const SequenceCode> code, const std::vector<int32_t>& kept,
-              Garbage garbage = std::make_shared<std::vector<GroupId>>());
+              Garbage garbage);
   SequenceRun(const SequenceRun&) = delete;
   SequenceRun& operator=(const SequenceRun&) = delete;
 
